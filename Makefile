@@ -154,6 +154,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy --strict tests/typing/public_api.py
 	$(VENV)/bin/vulture
 	$(VENV)/bin/clang-format --dry-run --Werror $(CXX_FILES)
 	find src -name '*.cc' | \

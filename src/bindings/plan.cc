@@ -49,7 +49,7 @@ PlanOptions CommonOptions(int workers,
   options.mode = mode;
   options.parts = parts;
   options.time_limit_s = time_limit_s;
-  options.time = time;
+  options.objective.machine = time;
   return options;
 }
 

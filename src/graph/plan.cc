@@ -295,6 +295,12 @@ void ReadSteps(const JsonCursor& root, Plan* plan) {
 
 }  // namespace
 
+void Plan::SetLowerBound(int64_t bound) {
+  (objective ? objective->lower_bound : lower_bound_bytes) = bound;
+  const bool is_predicted = objective && predicted && predicted->lower_bound_ns >= 0;
+  if (is_predicted) predicted->lower_bound_ns = bound;
+}
+
 std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable& table) {
   Json json = {{"format", kFormatId},
                {"version", kVersion},
@@ -316,7 +322,7 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
         {"optimizer_state", bytes.optimizer_state}, {"activations", bytes.activations},
         {"fetch_buffers", bytes.fetch_buffers},     {"total", bytes.total()}};
   }
-  if (plan.objective == Objective::kTime) json["objective"] = "time";
+  if (plan.objective) json["objective"] = plan.objective->name;
   if (plan.predicted) json["predicted"] = PredictedJson(*plan.predicted);
   if (!plan.routes.empty()) json["routes"] = RoutesJson(plan, graph);
   if (!plan.output_routes.empty()) json["output_routes"] = OutputRoutesJson(plan, graph);

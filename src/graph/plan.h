@@ -39,7 +39,13 @@ struct WorkerBytes {
   }
 };
 
-enum class Objective { kBytes, kTime };
+// What a search minimised, if not bytes (passes/search/cost_model.h).
+struct PlanObjective {
+  std::string name;
+  std::string unit;
+  int64_t cost = 0;
+  int64_t lower_bound = 0;  // of every plan of these steps
+};
 
 // The time of a step on a machine, as passes/search/predict.h predicts it: means over
 // the workers.
@@ -97,13 +103,13 @@ struct Plan {
   std::vector<std::vector<int>> op_cuts;      // [node][step]: variable or kReplicated
   std::vector<int64_t> step_bytes;            // over all groups of the step
   std::vector<int64_t> node_bytes;            // [node], over all steps
-  int64_t lower_bound_bytes = 0;              // 0 where time is the objective
+  int64_t lower_bound_bytes = 0;              // 0 with another objective
   PlanStatus status = PlanStatus::kFeasible;
   std::string mode = "tofu";  // of the search (modes.h)
   double search_seconds = 0;
   std::optional<WorkerBytes> fullest_worker;  // if it was estimated
-  Objective objective = Objective::kBytes;
-  std::optional<PredictedTime> predicted;  // with Objective::kTime always
+  std::optional<PlanObjective> objective;     // nothing: bytes
+  std::optional<PredictedTime> predicted;
   std::vector<Route> routes;               // by node and input; only for a machine
   std::vector<OutputRoute> output_routes;  // by node and output; likewise
 
@@ -118,12 +124,12 @@ struct Plan {
     return sum;
   }
   // What the search minimised, and its bound.
-  int64_t cost() const {
-    return objective == Objective::kTime ? predicted->step_ns : total_bytes();
-  }
+  int64_t cost() const { return objective ? objective->cost : total_bytes(); }
   int64_t lower_bound() const {
-    return objective == Objective::kTime ? predicted->lower_bound_ns : lower_bound_bytes;
+    return objective ? objective->lower_bound : lower_bound_bytes;
   }
+  const char* unit() const { return objective ? objective->unit.c_str() : "bytes"; }
+  void SetLowerBound(int64_t bound);
 };
 
 std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable& table);

@@ -29,7 +29,8 @@ from tofu.cli.prediction import step_predictor
 from tofu.cli.targets import Target, check_target
 from tofu.config import MODES, OBJECTIVES, parse_mode, parse_workers
 from tofu.planner.comparison import Alternative, advice, compare
-from tofu.plans import Plan
+from tofu.planner.sweep import Measure
+from tofu.plans import Plan, SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
 from tofu.tables import table
 
@@ -134,10 +135,8 @@ def compare_command(
             workers=counts,
             modes=chosen,
             objectives=OBJECTIVES if objectives == "both" else (config.objective,),
-            machine=config.machine,
-            time_limit_s=time_limit,
-            exact_memory=memory == "exact",
-            step_seconds=step_seconds,
+            options=SearchOptions(machine=config.machine, time_limit_s=time_limit),
+            measure=Measure.of(exact=memory == "exact", step_seconds=step_seconds),
         )
     )
     click.echo(render(target, found, form), nl=False)

@@ -36,15 +36,10 @@ def frontier_of_module(
     of_torch: Any = torch_module("module_frontier", "tofu frontier --mesh")
     model, args, kwargs = torch_module("loading", "tofu frontier --mesh").load(target)
     traced = torch_module("module_trace", "tofu frontier --mesh").trace(model, args, kwargs)
+    planning = torch_module("planning", "tofu frontier --mesh").planning_of(
+        traced, sizes, optimizer=optimizer, options=options, name=target
+    )
     found: list[Point] = of_torch.frontier_of(
-        traced,
-        sizes,
-        options,
-        optimizer=optimizer,
-        limits=limits,
-        most_bytes=most_bytes,
-        rivals=rivals,
-        exact=exact,
-        name=target,
+        planning, limits=limits, most_bytes=most_bytes, rivals=rivals, exact=exact
     )
     return found

@@ -65,10 +65,8 @@ def compare(
     modes: Sequence[str] = MODES,
     replication: Sequence[bool] = (False, True),
     objectives: Sequence[str] = OBJECTIVES[:1],
-    machine: str = "",
-    time_limit_s: Optional[float] = None,
-    exact_memory: bool = False,
-    step_seconds: Optional[Callable[[Problem, Plan], float]] = None,
+    options: Optional[SearchOptions] = None,
+    measure: Optional[Measure] = None,
 ) -> Iterator[Alternative]:
     """Every combination, as it is found.
 
@@ -78,10 +76,8 @@ def compare(
         modes: search modes.
         replication: whether tensors may stay whole.
         objectives: what to minimise, some of config.OBJECTIVES.
-        machine: a machine file or name, for the objective time.
-        time_limit_s: seconds for each search; None: the default.
-        exact_memory: whether to count memory exactly, which takes as long as a small search.
-        step_seconds: predicts the time of a step; None: it is not predicted.
+        options: other options of every search; None: the defaults.
+        measure: how to count memory and predict times; None: a quick estimate of memory alone.
     """
     total = len(workers) * len(modes) * len(replication) * len(objectives)
 
@@ -91,17 +87,17 @@ def compare(
             problem = problem_for(count)
             for mode, whole, objective in itertools.product(modes, replication, objectives):
                 number += 1
-                options = SearchOptions(
-                    mode=mode, time_limit_s=time_limit_s, allow_replication=whole,
-                    objective=objective, machine=machine,
+                chosen = dataclasses.replace(
+                    options or SearchOptions(), mode=mode, allow_replication=whole,
+                    objective=objective,
                 )  # fmt: skip
-                yield Trial(f"plan {number} of {total}", problem, options)
+                yield Trial(f"plan {number} of {total}", problem, chosen)
 
-    for found in sweep(trials(), Measure.of(exact=exact_memory, step_seconds=step_seconds)):
-        options = found.trial.options
+    for outcome in sweep(trials(), measure or Measure()):
+        chosen = outcome.trial.options
         yield Alternative(
-            found.trial.problem.workers, options.mode, options.allow_replication, found.plan,
-            found.reason, found.step_seconds, options.objective,
+            outcome.trial.problem.workers, chosen.mode, chosen.allow_replication, outcome.plan,
+            outcome.reason, outcome.step_seconds, chosen.objective,
         )  # fmt: skip
 
 

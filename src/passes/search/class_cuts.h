@@ -1,4 +1,4 @@
-// A plan's decisions for each class of tensors and operators.
+// The decisions of a plan, or of a search, for each class of tensors and operators.
 //
 // Errors:     UserError(kPlan) for a plan that cuts the members of one class
 //             differently.
@@ -6,13 +6,21 @@
 #ifndef TOFU_PASSES_SEARCH_CLASS_CUTS_H_
 #define TOFU_PASSES_SEARCH_CLASS_CUTS_H_
 
+#include <vector>
+
+#include "graph/cuts.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
-#include "passes/search/step_search.h"
 
 namespace tofu {
+
+// How every class is cut; kFree where a search decides.
+struct ClassCuts {
+  std::vector<Cuts> tensors;    // [tensor class]
+  std::vector<Cuts> operators;  // [operator class]; elementwise: like its tensors
+};
 
 // Whether the plan cuts the members of every class alike.
 bool CutsAlike(const CoarseGraph& coarse, const Plan& plan);

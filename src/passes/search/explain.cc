@@ -12,6 +12,7 @@
 #include "passes/coarsen/coalesce.h"
 #include "passes/search/class_cuts.h"
 #include "passes/search/cost.h"
+#include "passes/search/slot_bytes.h"
 #include "passes/search/step_search.h"
 
 namespace tofu {

@@ -155,4 +155,27 @@ JointResult SearchJointly(const ClassCuts& given, const JointOptions& options,
   return JointSearch(given, options, searcher).Run();
 }
 
+Solution ImproveJointly(const PlanProblem& problem, Solution best, int64_t quick_cells) {
+  const RecursiveOptions& wish = problem.options;
+  JointOptions joint;
+  joint.search = CommonOptions(problem);
+  joint.best_cost = best.cost;
+  joint.is_quick = wish.is_quick;
+  joint.quick_cells = quick_cells;
+  if (wish.known != nullptr && wish.known->parts == wish.parts) {
+    joint.known = wish.known;
+    joint.best = &best.cuts;
+  }
+  if (wish.on_progress) {
+    joint.on_progress = [&](SearchProgress now) {
+      now.lower_bound = std::max(now.lower_bound, best.lower_bound);
+      wish.on_progress(now);
+    };
+  }
+  JointResult found = SearchJointly(wish.given, joint, problem.searcher);
+  best.lower_bound = std::max(best.lower_bound, found.lower_bound);
+  if (wish.known != nullptr) *wish.known = std::move(found.known);
+  return found.found ? Cheaper(std::move(best), std::move(*found.found)) : best;
+}
+
 }  // namespace tofu

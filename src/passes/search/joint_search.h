@@ -17,7 +17,7 @@
 // Input:      what is given of every step; the best plan's bytes.
 // Output:     a bound of all plans; a plan, if one was found that costs no more.
 // Errors:     none.
-// Position:   after the recursion, part of recursive_search.h.
+// Position:   after all steps are decided, one of the improvers (recursive_search.h).
 // Complexity: solve.h, with fixed numbers of nodes and cells: equal input, equal output.
 #ifndef TOFU_PASSES_SEARCH_JOINT_SEARCH_H_
 #define TOFU_PASSES_SEARCH_JOINT_SEARCH_H_
@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "passes/search/plan_problem.h"
 #include "passes/search/progress.h"
 #include "passes/search/step_search.h"
 
@@ -50,6 +51,10 @@ struct JointResult {
 
 JointResult SearchJointly(const ClassCuts& given, const JointOptions& options,
                           PartitionSearcher* searcher);
+
+// The same as an improver: of at most `quick_cells` cells if the problem is a quick one.
+Solution ImproveJointly(const PlanProblem& problem, Solution best,
+                        int64_t quick_cells = JointOptions().quick_cells);
 
 }  // namespace tofu
 

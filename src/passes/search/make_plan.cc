@@ -124,13 +124,14 @@ struct PlanSearch {
     recursive.given.operators.assign(coarse.operators.size(),
                                      Cuts(recursive.parts.size(), kFree));
     if (allow_replication) {
+      const bool counts = CountsOperators(coarse);
       recursive.restrictions.may_be_whole =
-          options.time == nullptr ? ReplicableTensors(graph, coarse)
-                                  : std::vector<bool>(coarse.tensors.size(), true);
-      recursive.restrictions.operators_may_be_whole = options.time != nullptr;
+          counts ? std::vector<bool>(coarse.tensors.size(), true)
+                 : ReplicableTensors(graph, coarse);
+      recursive.restrictions.operators_may_be_whole = counts;
       recursive.restrictions.moves_may_be_whole = true;
     }
-    recursive.time = options.time;
+    recursive.objective = options.objective;
     recursive.max_table = options.max_table;
     recursive.deadline = Limit();
     SetMode(options.mode, graph, table, coarse, &recursive);
@@ -161,9 +162,7 @@ struct PlanSearch {
         << " bytes or less on a worker; the least found is " << needed
         << "; use more workers, a smaller batch or a higher limit";
     if (any.parts == plan.parts) {
-      int64_t* bound =
-          plan.predicted ? &plan.predicted->lower_bound_ns : &plan.lower_bound_bytes;
-      *bound = std::max(*bound, any.lower_bound());
+      plan.SetLowerBound(std::max(plan.lower_bound(), any.lower_bound()));
     }
     return plan;
   }
@@ -178,7 +177,7 @@ struct PlanSearch {
     MemoryLimit memory = LimitMemory(graph, table, coarse, 0);
     RecursiveOptions recursive = Options(coarse, &plans[1], true);
     PartitionSearcher searcher(graph, table, coarse, recursive.parts,
-                               recursive.restrictions, options.time);
+                               recursive.restrictions, options.objective);
     recursive.memory = &memory;
     recursive.searcher = &searcher;
     const auto point = [&](const Plan& plan, int id) {
@@ -243,7 +242,7 @@ struct PlanSearch {
   Plan ReleaseElementwise(const CoarseGraph& coarse, Plan plan,
                           KnownProfiles* known) const {
     if (!MayRelease(plan) || HasTimesteps(coarse)) return plan;
-    if (options.time != nullptr || options.allow_replication) return plan;
+    if (options.allow_replication || CountsOperators(coarse)) return plan;
     if (on_progress) {
       on_progress({"releasing element-wise operators", plan.cost(), plan.lower_bound()});
     }
@@ -255,7 +254,7 @@ struct PlanSearch {
     if (swept.cost() >= plan.cost()) {
       if (is_proven) {
         plan.status = PlanStatus::kOptimal;
-        plan.lower_bound_bytes = plan.total_bytes();
+        plan.SetLowerBound(plan.cost());
       }
       return plan;
     }
@@ -276,6 +275,12 @@ struct PlanSearch {
     return released.cost() < plan.cost() ? released : plan;
   }
 
+  // Where operators count, those that are whole do, too: nothing has to be forbidden.
+  bool CountsOperators(const CoarseGraph& coarse) const {
+    return MakeCostModel(options.objective, graph, table, coarse, Parts(options))
+        ->CountsOperators();
+  }
+
   static bool HasTimesteps(const CoarseGraph& coarse) {
     return std::any_of(coarse.ties.begin(), coarse.ties.end(), [](const Tie& tie) {
       return tie.reason == Tie::Reason::kTimestep;
@@ -284,9 +289,8 @@ struct PlanSearch {
 
   void TellRelease(const Plan& before, const Plan& released) const {
     if (!on_pass) return;
-    on_pass("release",
-            DumpImprovement(before.cost(), released.cost(), released.lower_bound(),
-                            options.time == nullptr ? "bytes" : "ns"));
+    on_pass("release", DumpImprovement(before.cost(), released.cost(),
+                                       released.lower_bound(), released.unit()));
   }
 
   Clock::time_point Limit() const { return start + Seconds(options.time_limit_s); }

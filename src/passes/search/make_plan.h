@@ -14,8 +14,8 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
+#include "passes/search/cost_model.h"
 #include "passes/search/progress.h"
-#include "passes/search/time_cost.h"
 
 namespace tofu {
 
@@ -35,9 +35,9 @@ struct PlanOptions {
   // What the tiles of a worker may take at any moment, fetched regions not counted
   // (memory_limit.h); 0: any size. Only for modes that improve steps.
   int64_t memory_limit_bytes = 0;
-  // Minimises the time of a step on its machine; null: bytes. It must outlive the search.
-  // With allow_replication operators may stay whole, too: all workers compute the same.
-  const TimeModel* time = nullptr;
+  // Where it counts operators, allow_replication lets these stay whole, too: all workers
+  // compute the same.
+  Objective objective;
   // Whether to decide once for what is partitioned alike (coalesce.h).
   bool coarsen = true;
   double time_limit_s = 60;

@@ -1,6 +1,7 @@
 #include "passes/search/memory_search.h"
 
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace tofu {
@@ -12,85 +13,63 @@ constexpr size_t kMaxAlternatives = 128;
 constexpr int64_t kMaxCells = int64_t{1} << 20;
 constexpr int64_t kMaxNodes = 64;
 
-class MemorySearch {
- public:
-  MemorySearch(const ClassCuts& given, const ClassCuts& start,
-               const std::vector<int>& parts, const SearchOptions& options,
-               PartitionSearcher* searcher)
-      : given_(given),
-        start_(start),
-        parts_(parts),
-        options_(options),
-        searcher_(searcher) {
-    options_.method = SolveBy::kBranch;
-    options_.max_nodes = kMaxNodes;
-  }
+using Found = std::optional<SearchResult>;
 
-  MemorySearchResult Run() {
-    if (parts_.size() <= kMaxJointSteps) DecideTogether();
-    const bool is_done = result_.found && result_.found->cost <= result_.lower_bound;
-    if (!is_done) Sweep();
-    return std::move(result_);
-  }
+void Keep(SearchResult result, Found* best) {
+  if (!*best || result.cost < (*best)->cost) *best = std::move(result);
+}
 
- private:
-  void DecideTogether() {
-    SearchOptions options = options_;
-    options.max_alternatives = kMaxAlternatives;
-    options.max_cells = kMaxCells;
-    SearchResult found = searcher_->Search(given_, options);
-    if (found.status == EliminateStatus::kTooBig) return;
-    result_.lower_bound = found.lower_bound;
-    Accept(std::move(found));
-  }
+// Returns a bound of all plans within the limit.
+int64_t DecideTogether(const PlanProblem& problem, SearchOptions options, Found* best) {
+  options.max_alternatives = kMaxAlternatives;
+  options.max_cells = kMaxCells;
+  SearchResult result = problem.searcher->Search(problem.options.given, options);
+  if (result.status == EliminateStatus::kTooBig) return 0;
+  const int64_t bound = result.lower_bound;
+  Keep(std::move(result), best);
+  return bound;
+}
 
-  void Sweep() {
-    ClassCuts cuts = start_;
-    int64_t cost = std::numeric_limits<int64_t>::max();
-    size_t unchanged = 0;
-    for (size_t i = 0; i < kMaxSweeps * parts_.size(); ++i) {
-      if (unchanged == parts_.size() || IsPast(options_.eliminate.deadline)) return;
-      ++unchanged;
-      SearchResult found = searcher_->Search(Freed(cuts, i % parts_.size()), options_);
-      if (found.status == EliminateStatus::kTooBig || found.cost >= cost) continue;
-      cost = found.cost;
-      cuts = found.cuts;
-      unchanged = 0;
-      Accept(std::move(found));
-    }
+void SweepWithin(const PlanProblem& problem, const SearchOptions& options, ClassCuts cuts,
+                 Found* best) {
+  const size_t steps = problem.parts().size();
+  int64_t cost = std::numeric_limits<int64_t>::max();
+  size_t unchanged = 0;
+  for (size_t i = 0; i < kMaxSweeps * steps; ++i) {
+    if (unchanged == steps || IsPast(options.eliminate.deadline)) return;
+    ++unchanged;
+    ClassCuts freed = cuts;
+    FreeStep(problem, i % steps, &freed);
+    SearchResult result = problem.searcher->Search(freed, options);
+    if (result.status == EliminateStatus::kTooBig || result.cost >= cost) continue;
+    cost = result.cost;
+    cuts = result.cuts;
+    unchanged = 0;
+    Keep(std::move(result), best);
   }
-
-  void Accept(SearchResult found) {
-    if (!result_.found || found.cost < result_.found->cost) {
-      result_.found = std::move(found);
-    }
-  }
-
-  ClassCuts Freed(ClassCuts cuts, size_t step) const {
-    for (size_t c = 0; c < cuts.tensors.size(); ++c) {
-      cuts.tensors[c][step] = given_.tensors[c][step];
-    }
-    for (size_t p = 0; p < cuts.operators.size(); ++p) {
-      cuts.operators[p][step] = given_.operators[p][step];
-    }
-    return cuts;
-  }
-
-  const ClassCuts& given_;
-  const ClassCuts& start_;
-  const std::vector<int>& parts_;
-  SearchOptions options_;
-  PartitionSearcher* const searcher_;
-  MemorySearchResult result_;
-};
+}
 
 }  // namespace
 
-MemorySearchResult SearchWithinMemory(const ClassCuts& given, const ClassCuts& start,
-                                      const std::vector<int>& parts,
-                                      const SearchOptions& options,
-                                      PartitionSearcher* searcher) {
-  return MemorySearch(given, start, parts, options, searcher).Run();
+Solution FitMemory(const PlanProblem& problem, Solution start) {
+  Tell(problem, start, "searching within the memory limit");
+  SearchOptions options = CommonOptions(problem);
+  options.memory = problem.options.memory;
+  options.method = SolveBy::kBranch;
+  options.max_nodes = kMaxNodes;
+  Found best;
+  int64_t bound = 0;
+  if (problem.parts().size() <= kMaxJointSteps) {
+    bound = DecideTogether(problem, options, &best);
+  }
+  if (!best || best->cost > bound) SweepWithin(problem, options, start.cuts, &best);
+  start.has_optimal_steps = false;
+  start.lower_bound = bound;
+  if (best) {
+    start.cost = best->cost;
+    start.cuts = std::move(best->cuts);
+  }
+  return start;
 }
 
 }  // namespace tofu

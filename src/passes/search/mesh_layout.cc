@@ -4,15 +4,14 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "graph/box.h"
 #include "passes/coarsen/group.h"
-#include "passes/search/cost.h"
-#include "passes/search/predict.h"
-#include "passes/search/search_tables.h"
+#include "passes/search/cost_model.h"
 
 namespace tofu {
 namespace {
@@ -184,11 +183,8 @@ class MeshCost {
  public:
   MeshCost(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
            const MeshOptions& options)
-      : graph_(graph), table_(table), coarse_(coarse), parts_(options.parts) {
-    if (options.time != nullptr) {
-      time_.emplace(graph, table, coarse, *options.time, options.parts);
-    }
-  }
+      : coarse_(coarse),
+        model_(MakeCostModel(options.objective, graph, table, coarse, options.parts)) {}
 
   int64_t Of(int number, const ClassCuts& cuts) {
     const OpClass& op = coarse_.operators[number];
@@ -204,11 +200,7 @@ class MeshCost {
       add(cuts.tensors[slot.tensor_class]);
     }
     const auto [found, is_new] = known_.emplace(std::move(key), 0);
-    if (is_new) {
-      const size_t p = static_cast<size_t>(number);
-      found->second = time_ ? PredictOperators(table_, coarse_, cuts, p, *time_)
-                            : Bytes(op, number, cuts);
-    }
+    if (is_new) found->second = model_->ClassCost(cuts, number);
     return found->second;
   }
 
@@ -224,27 +216,8 @@ class MeshCost {
   }
 
  private:
-  int64_t Bytes(const OpClass& op, int number, const ClassCuts& cuts) const {
-    const int node = op.nodes[0];
-    const OperatorRegions regions(graph_, table_, node, cuts.operators[number], parts_);
-    int64_t bytes = 0;
-    for (const OpSlot& slot : op.slots) {
-      const GroupBoxes tiles = TileBoxes(coarse_.tensors[slot.tensor_class].shape,
-                                         cuts.tensors[slot.tensor_class], parts_);
-      const NodeEntry entry = slot.is_output ? NodeEntry{node, slot.index}
-                                             : graph_.nodes[node].inputs[slot.index];
-      const int64_t elements = slot.is_output ? regions.OutputElements(slot.index, tiles)
-                                              : regions.InputElements(slot.index, tiles);
-      bytes += elements * DtypeBytes(graph_.dtype(entry));
-    }
-    return bytes * static_cast<int64_t>(op.nodes.size());
-  }
-
-  const Graph& graph_;
-  const StrategyTable& table_;
   const CoarseGraph& coarse_;
-  const std::vector<int>& parts_;
-  std::optional<TimeCost> time_;
+  const std::unique_ptr<const CostModel> model_;
   std::map<std::vector<int>, int64_t> known_;
 };
 

@@ -24,9 +24,9 @@
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
+#include "passes/search/cost_model.h"
 #include "passes/search/logical_dimensions.h"
 #include "passes/search/step_search.h"
-#include "passes/search/time_cost.h"
 
 namespace tofu {
 
@@ -35,7 +35,7 @@ constexpr size_t kMaxLayouts = 4096;
 
 struct MeshOptions {
   std::vector<int> parts;
-  const TimeModel* time = nullptr;  // the objective; null: bytes
+  Objective objective;
 };
 
 // Returns whether all layouts were tried.

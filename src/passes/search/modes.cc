@@ -135,7 +135,7 @@ void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& t
     options->method = Method::kJoint;
   } else if (mode == "mesh-tensorflow") {
     options->method = Method::kJoint;
-    const MeshOptions mesh{options->parts, options->time};
+    const MeshOptions mesh{options->parts, options->objective};
     options->is_proven = SearchMeshLayout(graph, table, coarse, mesh, &options->given);
   } else {
     const bool is_spartan = mode == "spartan";

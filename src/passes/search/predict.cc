@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "passes/search/class_cuts.h"
-#include "passes/search/search_tables.h"
+#include "passes/search/slot_bytes.h"
 
 namespace tofu {
 namespace {

@@ -18,7 +18,7 @@
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
-#include "passes/search/step_search.h"
+#include "passes/search/class_cuts.h"
 #include "passes/search/time_cost.h"
 
 namespace tofu {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "graph/box.h"
 #include "passes/coarsen/elementwise.h"
 #include "passes/search/patterns.h"
+#include "passes/search/slot_bytes.h"
 
 namespace tofu {
 namespace {
@@ -89,15 +91,15 @@ Matrix Rows(const Matrix& matrix, size_t count, const std::vector<size_t>& kept)
 
 SearchTables::SearchTables(const Graph& graph, const StrategyTable& table,
                            const CoarseGraph& coarse, std::vector<int> parts,
-                           Restrictions restrictions, size_t ordered,
-                           const TimeCost* time)
+                           Restrictions restrictions, const CostModel& model,
+                           size_t ordered)
     : graph_(graph),
       table_(table),
       coarse_(coarse),
       parts_(std::move(parts)),
       restrictions_(std::move(restrictions)),
-      ordered_(ordered),
-      time_(time) {
+      model_(model),
+      ordered_(ordered) {
   std::map<std::pair<bool, Shape>, int> tensor_kinds;
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     const int next = static_cast<int>(tensor_kinds.size());
@@ -114,7 +116,7 @@ SearchTables::SearchTables(const Graph& graph, const StrategyTable& table,
       size_t first = 0;
       while (op.slots[first].tensor_class != slot.tensor_class) ++first;
       key_.insert(key_.end(), {slot.is_output ? 1 : 0, slot.index,
-                               static_cast<int>(first), MayOverlap(slot) ? 1 : 0});
+                               static_cast<int>(first), model_.MayOverlap(slot) ? 1 : 0});
     }
     const int next = static_cast<int>(slot_kinds.size());
     slot_kinds_.push_back(slot_kinds.emplace(key_, next).first->second);
@@ -143,8 +145,8 @@ bool SearchTables::MayBeWhole(int tensor_class) const {
 bool SearchTables::HasCosts(int op_class) const {
   const OpClass& op = coarse_.operators[op_class];
   const StrategyRow* row = table_.row(op.nodes[0]);
-  return time_ != nullptr || (row != nullptr && row->random && !op.slots.empty()) ||
-         op.HasOtherTensors();
+  return model_.CountsOperators() ||
+         (row != nullptr && row->random && !op.slots.empty()) || op.HasOtherTensors();
 }
 
 std::vector<Cuts> SearchTables::TensorCuts(int tensor_class, const Given& given,
@@ -199,10 +201,8 @@ const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
       << "tensor class " << tensor_class << " has no cuts";
   for (size_t i = 0; i < choices.alternatives.size(); ++i) {
     const Cuts& cuts = choices.alternatives[i];
-    if (time_ != nullptr) {
-      choices.timed.push_back(i < choices.num_patterns ? GroupTiles()
-                                                       : time_->Tiles(shape, cuts));
-    }
+    choices.by_step.push_back(i < choices.num_patterns ? GroupTiles()
+                                                       : model_.TilesByStep(shape, cuts));
     if (AreAllOrdered()) {
       choices.tiles.push_back(TileBoxes(shape, cuts, parts_));
       continue;
@@ -248,7 +248,8 @@ const OperatorChoices* SearchTables::Operator(
   key_.assign({splits == nullptr ? -1 : splits->id, slot_kinds_[op_class]});
   for (const OpSlot& slot : op.slots) key_.push_back(tensors[slot.tensor_class]->id);
   if (op.elementwise) {
-    key_.insert(key_.end(), {tensors[op.follows]->id, time_ == nullptr ? 0 : op_class});
+    key_.insert(key_.end(),
+                {tensors[op.follows]->id, model_.CountsOperators() ? op_class : 0});
   }
   const auto found = operators_.find(key_);
   if (found != operators_.end()) return &found->second;
@@ -299,17 +300,16 @@ OperatorChoices SearchTables::MakeChoices(
       sums[at][j] += costs[j] * static_cast<int64_t>(op.nodes.size());
     }
   }
-  if (time_ != nullptr) {
+  if (model_.CountsOperators()) {
     if (splits->regions.empty()) MakeRegions(op.nodes[0], splits);
     Matrix& own = sums.emplace_back();
-    for (const TimedSplit& split : splits->timed) {
-      own.push_back(Nanoseconds(split.compute_s + time_->host_s()) *
-                    static_cast<int64_t>(op.nodes.size()));
+    for (const TimedSplit& split : splits->by_step) {
+      own.push_back(model_.OperatorCost(split) * static_cast<int64_t>(op.nodes.size()));
     }
   }
   const std::vector<size_t> kept = Undominated(sums, count);
   for (size_t s : kept) choices.alternatives.push_back(splits->alternatives[s]);
-  if (time_ != nullptr) {
+  if (model_.CountsOperators()) {
     choices.own = Rows(sums.back(), count, kept);
     sums.pop_back();
   }
@@ -324,62 +324,14 @@ OperatorChoices SearchTables::MakeElementwise(
   OperatorChoices choices;
   choices.alternatives.emplace_back();  // its tensors'
   choices.slots.push_back(0);
-  choices.matrices.emplace_back(time_ == nullptr ? ElementwiseBytes(op_class, tensor)
-                                                 : ElementwiseNs(op_class, tensor));
-  AddOtherTensors(op_class, tensors, &choices);
-  return choices;
-}
-
-// An operator that is split like its tensors fetches nothing, unless it is random
-// and some step leaves it whole.
-SearchTables::Matrix SearchTables::ElementwiseBytes(int op_class,
-                                                    const TensorChoices& tensor) const {
-  const OpClass& op = coarse_.operators[op_class];
-  const int node = op.nodes[0];
-  if (!table_.row(node)->random) return Matrix(tensor.alternatives.size(), 0);
   Matrix costs;
   for (size_t c = 0; c < tensor.alternatives.size(); ++c) {
-    const OperatorRegions regions(
-        graph_, table_, node, ElementwiseCuts(*table_.row(node), tensor.alternatives[c]),
-        parts_);
-    // It is cut like its tensors, so the order of steps does not matter.
-    const GroupBoxes tiles = TileBoxes(coarse_.tensors[op.slots[0].tensor_class].shape,
-                                       tensor.alternatives[c], parts_);
-    int64_t bytes = 0;
-    for (const OpSlot& slot : op.slots) {
-      bytes += SlotBytes(graph_, node, regions, slot, tiles);
-    }
-    costs.push_back(bytes * static_cast<int64_t>(op.nodes.size()));
+    costs.push_back(model_.ElementwiseCost(op_class, tensor.alternatives[c],
+                                           c < tensor.num_patterns));
   }
-  return costs;
-}
-
-// Its time depends on its tensors' cuts alone. A class has different operators, unless
-// they draw random numbers (coalesce.h).
-SearchTables::Matrix SearchTables::ElementwiseNs(int op_class,
-                                                 const TensorChoices& tensor) const {
-  const OpClass& op = coarse_.operators[op_class];
-  Matrix costs;
-  for (const Cuts& cuts : tensor.alternatives) {
-    int64_t ns = 0;
-    for (int node : op.nodes) {
-      ns += Nanoseconds(time_->ElementwiseSeconds(node, cuts) + time_->host_s());
-    }
-    costs.push_back(ns);
-  }
-  const int node = op.nodes[0];
-  // Of patterns the cost is a bound, without what they fetch.
-  for (size_t c = tensor.num_patterns; table_.row(node)->random && c < costs.size();
-       ++c) {
-    const Cuts& cuts = tensor.alternatives[c];
-    const TimedSplit split = time_->Split(node, ElementwiseCuts(*table_.row(node), cuts));
-    for (const OpSlot& slot : op.slots) {
-      costs[c] +=
-          Nanoseconds(time_->Fetch(node, slot, split, tensor.timed[c]).Counted()) *
-          static_cast<int64_t>(op.nodes.size());
-    }
-  }
-  return costs;
+  choices.matrices.emplace_back(std::move(costs));
+  AddOtherTensors(op_class, tensors, &choices);
+  return choices;
 }
 
 // The ways to split an operator like the tensors that it follows, in their order.
@@ -424,7 +376,7 @@ void SearchTables::AddOtherTensors(int op_class,
 void SearchTables::SetSlotKey(const OpSlot& slot, const Splits& splits,
                               const TensorChoices& tensor) {
   key_.assign({splits.id, slot.is_output ? 1 : 0, slot.index, tensor.id,
-               MayOverlap(slot) ? 1 : 0});
+               model_.MayOverlap(slot) ? 1 : 0});
 }
 
 const SearchTables::Matrix& SearchTables::SlotMatrix(int op_class, const OpSlot& slot,
@@ -437,17 +389,7 @@ const SearchTables::Matrix& SearchTables::SlotMatrix(int op_class, const OpSlot&
   if (splits->regions.empty()) MakeRegions(node, splits);
   matrix.reserve(splits->regions.size() * tensor.tiles.size());
   for (size_t split = 0; split < splits->regions.size(); ++split) {
-    if (time_ != nullptr) {
-      AddTimes(node, slot, *splits, split, tensor, &matrix);
-      continue;
-    }
-    if (!AreAllOrdered()) {
-      AddLeastBytes(node, slot, *splits, split, tensor, &matrix);
-      continue;
-    }
-    for (const GroupBoxes& tiles : tensor.tiles) {
-      matrix.push_back(SlotBytes(graph_, node, splits->regions[split], slot, tiles));
-    }
+    AddSlotCosts(node, slot, *splits, split, tensor, &matrix);
   }
   return matrix;
 }
@@ -459,103 +401,66 @@ void SearchTables::MakeRegions(int node, Splits* splits) const {
     const Cuts& cuts = splits->alternatives[i];
     splits->regions.emplace_back(graph_, table_, node, Ordered(cuts), parts_);
     if (!AreAllOrdered()) splits->last.emplace_back(graph_, table_, node, cuts, parts_);
-    if (time_ == nullptr) continue;
-    if (i >= splits->num_patterns) {
-      splits->timed.push_back(time_->Split(node, cuts));
-      continue;
-    }
-    splits->timed.emplace_back();
-    splits->timed.back().compute_s =
-        time_->ComputeSeconds(node, splits->last.back(), cuts);
+    splits->by_step.push_back(i < splits->num_patterns
+                                  ? model_.SplitOfPattern(node, splits->last.back(), cuts)
+                                  : model_.SplitByStep(node, cuts));
   }
 }
 
-bool SearchTables::MayOverlap(const OpSlot& slot) const {
-  return time_ != nullptr && time_->MayOverlap(slot);
-}
-
-void SearchTables::AddTimes(int node, const OpSlot& slot, const Splits& splits,
-                            size_t split, const TensorChoices& tensor,
-                            Matrix* matrix) const {
-  Matrix least;
-  if (!AreAllOrdered()) AddLeastBytes(node, slot, splits, split, tensor, &least);
-  const TimedSplit& timed = splits.timed[split];
+void SearchTables::AddSlotCosts(int node, const OpSlot& slot, const Splits& splits,
+                                size_t split, const TensorChoices& tensor,
+                                Matrix* matrix) const {
+  const TimedSplit& by_step = splits.by_step[split];
+  const OperatorRegions& all =
+      AreAllOrdered() ? splits.regions[split] : splits.last[split];
+  std::optional<TileOverlap> overlap;
   for (size_t c = 0; c < tensor.alternatives.size(); ++c) {
-    if (split < splits.num_patterns || c < tensor.num_patterns) {
-      matrix->push_back(time_->LeastFetchNs(slot, least[c], timed.compute_s));
-    } else {
-      matrix->push_back(
-          Nanoseconds(time_->Fetch(node, slot, timed, tensor.timed[c]).Counted()));
+    if (split >= splits.num_patterns && c >= tensor.num_patterns) {
+      matrix->push_back(model_.SlotCost(node, slot, {all, by_step},
+                                        {tensor.tiles[c], tensor.by_step[c]}));
+      continue;
     }
+    if (!overlap) overlap.emplace(all.Boxes(slot.is_output, slot.index));
+    const int64_t bytes = LeastBytes(node, slot, splits, split, tensor, c, &*overlap);
+    matrix->push_back(model_.LeastSlotCost(slot, bytes, by_step));
   }
 }
 
 // What boxes and tiles share after the ordered steps, in no dimension more than a box or
 // a tile of all steps has, is the most that those of all steps share, in as many groups
 // as the other steps make of each.
-void SearchTables::AddLeastBytes(int node, const OpSlot& slot, const Splits& splits,
-                                 size_t split, const TensorChoices& tensor,
-                                 Matrix* matrix) const {
+int64_t SearchTables::LeastBytes(int node, const OpSlot& slot, const Splits& splits,
+                                 size_t split, const TensorChoices& tensor, size_t c,
+                                 TileOverlap* overlap) const {
   const OperatorRegions& last = splits.last[split];
-  const GroupBoxes& boxes = last.Boxes(slot.is_output, slot.index);
-  const GroupBoxes& first = splits.regions[split].Boxes(slot.is_output, slot.index);
-  const Shape sides = LongestSides(boxes);
-  const int64_t bytes = DtypeBytes(graph_.dtype(SlotEntry(graph_, node, slot)));
-  int64_t divided = 1;
-  for (size_t i = ordered_; i < parts_.size(); ++i) divided *= parts_[i];
-  TileOverlap overlap(boxes);
-  Shape most(sides.size());
-  for (size_t c = 0; c < tensor.tiles.size(); ++c) {
-    if (split >= splits.num_patterns && c >= tensor.num_patterns) {
-      matrix->push_back(SlotBytes(graph_, node, last, slot, tensor.tiles[c]));
-      continue;
-    }
-    const Shape& tile = tensor.tile_sizes[c];
-    int64_t shared = overlap.Most(tile);
-    if (ordered_ > 0) {
-      for (size_t d = 0; d < most.size(); ++d) most[d] = std::min(sides[d], tile[d]);
-      shared = std::min(shared, divided * SumOverlap(first, tensor.tiles[c], most));
-    }
-    StepSet whole = 0;
-    for (size_t i = 0; i < tensor.alternatives[c].size(); ++i) {
-      if (tensor.alternatives[c][i] == kReplicated) whole |= StepSet{1} << i;
-    }
-    int64_t elements = slot.is_output
-                           ? last.LeastOutputElements(slot.index, tile, tensor.volumes[c],
-                                                      whole, shared, &overlap)
-                           : last.InputElementsSharing(slot.index, shared);
-    if (slot.is_output && time_ != nullptr && time_->HasRoutes() &&
-        last.Reduces(slot.index) != 0) {
-      elements =
-          std::min(elements, last.LeastSumElements(slot.index, tensor.volumes[c], whole));
-    }
-    matrix->push_back(bytes * elements);
+  const Shape& tile = tensor.tile_sizes[c];
+  int64_t shared = overlap->Most(tile);
+  if (ordered_ > 0) {
+    const GroupBoxes& first = splits.regions[split].Boxes(slot.is_output, slot.index);
+    Shape most = LongestSides(last.Boxes(slot.is_output, slot.index));
+    for (size_t d = 0; d < most.size(); ++d) most[d] = std::min(most[d], tile[d]);
+    int64_t divided = 1;
+    for (size_t i = ordered_; i < parts_.size(); ++i) divided *= parts_[i];
+    shared = std::min(shared, divided * SumOverlap(first, tensor.tiles[c], most));
   }
+  const int64_t bytes = DtypeBytes(graph_.dtype(SlotEntry(graph_, node, slot)));
+  if (!slot.is_output) return bytes * last.InputElementsSharing(slot.index, shared);
+  StepSet whole = 0;
+  for (size_t i = 0; i < tensor.alternatives[c].size(); ++i) {
+    if (tensor.alternatives[c][i] == kReplicated) whole |= StepSet{1} << i;
+  }
+  int64_t elements = last.LeastOutputElements(slot.index, tile, tensor.volumes[c], whole,
+                                              shared, overlap);
+  if (model_.HasRoutes() && last.Reduces(slot.index) != 0) {
+    elements =
+        std::min(elements, last.LeastSumElements(slot.index, tensor.volumes[c], whole));
+  }
+  return bytes * elements;
 }
 
 Cuts SearchTables::Ordered(Cuts cuts) const {
   if (ordered_ < cuts.size()) cuts.resize(ordered_);
   return cuts;
-}
-
-NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot) {
-  return slot.is_output ? NodeEntry{node, slot.index}
-                        : graph.nodes[node].inputs[slot.index];
-}
-
-Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts) {
-  const std::vector<int> vars = DimensionVars(row);
-  Cuts cuts;
-  for (int cut : tensor_cuts)
-    cuts.push_back(cut == kReplicated ? kReplicated : vars[cut]);
-  return cuts;
-}
-
-int64_t SlotBytes(const Graph& graph, int node, const OperatorRegions& regions,
-                  const OpSlot& slot, const GroupBoxes& tiles) {
-  const int64_t elements = slot.is_output ? regions.OutputElements(slot.index, tiles)
-                                          : regions.InputElements(slot.index, tiles);
-  return elements * DtypeBytes(graph.dtype(SlotEntry(graph, node, slot)));
 }
 
 }  // namespace tofu

@@ -1,7 +1,7 @@
 // Caches results that the searches of one plan share: the alternatives of tensors and
-// operators, and the costs of an operator's slots for each pair of them: bytes, or
-// nanoseconds where time is the objective (time_cost.h). Then each alternative of an
-// operator also has a cost of its own.
+// operators, and the costs of an operator's slots for each pair of them, as a
+// cost model counts them. Where it counts operators, each alternative of an operator also
+// has a cost of its own.
 //
 // Alternatives are cuts, or patterns of which only the first steps are ordered
 // (patterns.h). What patterns cost is a bound: the least that the sizes of their tiles
@@ -35,7 +35,7 @@
 #include "passes/coarsen/coalesce.h"
 #include "passes/search/alternatives.h"
 #include "passes/search/cost.h"
-#include "passes/search/time_cost.h"
+#include "passes/search/cost_model.h"
 #include "solver/cost_table.h"
 
 namespace tofu {
@@ -49,7 +49,8 @@ struct TensorChoices {
   // [alternative], of patterns, after all steps: the size of a tile, and of all of them.
   std::vector<Shape> tile_sizes;
   std::vector<int64_t> volumes;
-  std::vector<GroupTiles> timed;  // [alternative] of cuts, for time; of patterns empty
+  std::vector<GroupTiles>
+      by_step;  // [alternative] of cuts (CutTensor); of patterns empty
 };
 
 // The ways to split an operator that can be best, given its tensors' cuts.
@@ -83,10 +84,9 @@ class SearchTables {
   };
 
   // `parts` of all steps; given cuts may cover only the first steps if all are ordered.
-  // `time`: the objective; null: bytes.
   SearchTables(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-               std::vector<int> parts, Restrictions restrictions,
-               size_t ordered = Cuts::kMaxSteps, const TimeCost* time = nullptr);
+               std::vector<int> parts, Restrictions restrictions, const CostModel& model,
+               size_t ordered = Cuts::kMaxSteps);
 
   // Whether an element-wise class costs anything.
   bool HasCosts(int op_class) const;
@@ -128,7 +128,7 @@ class SearchTables {
     // all.
     std::vector<OperatorRegions> regions;
     std::vector<OperatorRegions> last;
-    std::vector<TimedSplit> timed;  // [alternative], for time; of patterns only the sum
+    std::vector<TimedSplit> by_step;  // [alternative] (CutOperator)
   };
   using Matrix = std::vector<int64_t>;
 
@@ -144,28 +144,25 @@ class SearchTables {
   void SetSlotKey(const OpSlot& slot, const Splits& splits, const TensorChoices& tensor);
   const Matrix& SlotMatrix(int op_class, const OpSlot& slot, Splits* splits,
                            const TensorChoices& tensor);
-  void AddLeastBytes(int node, const OpSlot& slot, const Splits& splits, size_t split,
-                     const TensorChoices& tensor, Matrix* matrix) const;
+  void AddSlotCosts(int node, const OpSlot& slot, const Splits& splits, size_t split,
+                    const TensorChoices& tensor, Matrix* matrix) const;
+  int64_t LeastBytes(int node, const OpSlot& slot, const Splits& splits, size_t split,
+                     const TensorChoices& tensor, size_t c, TileOverlap* overlap) const;
   OperatorChoices MakeChoices(int op_class, Splits* splits,
                               const std::vector<const TensorChoices*>& tensors);
   OperatorChoices MakeElementwise(int op_class,
                                   const std::vector<const TensorChoices*>& tensors);
-  Matrix ElementwiseBytes(int op_class, const TensorChoices& tensor) const;
-  Matrix ElementwiseNs(int op_class, const TensorChoices& tensor) const;
   Splits* SplitsLike(int op_class, const TensorChoices& tensor);
   void AddOtherTensors(int op_class, const std::vector<const TensorChoices*>& tensors,
                        OperatorChoices* choices);
-  void AddTimes(int node, const OpSlot& slot, const Splits& splits, size_t split,
-                const TensorChoices& tensor, Matrix* matrix) const;
-  bool MayOverlap(const OpSlot& slot) const;
 
   const Graph& graph_;
   const StrategyTable& table_;
   const CoarseGraph& coarse_;
   const std::vector<int> parts_;
   const Restrictions restrictions_;
+  const CostModel& model_;
   const size_t ordered_;
-  const TimeCost* const time_;
   // Equal if choices and costs are: per tensor class by shape, per operator class by
   // number of nodes and slots.
   std::vector<int> tensor_kinds_;
@@ -177,16 +174,6 @@ class SearchTables {
   std::unordered_map<Key, OperatorChoices, Hash> operators_;
   Key key_;
 };
-
-// Entry of one slot of a node.
-NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot);
-
-// The cuts of a node of an element-wise class whose tensors have these cuts.
-Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts);
-
-// Bytes that a slot with these regions fetches if its tensor has these tiles.
-int64_t SlotBytes(const Graph& graph, int node, const OperatorRegions& regions,
-                  const OpSlot& slot, const GroupBoxes& tiles);
 
 }  // namespace tofu
 

@@ -15,10 +15,6 @@ namespace {
 
 constexpr size_t kClassesPerLook = 64;  // between two checks of the clock
 
-Cuts Prefix(const Cuts& cuts, size_t steps) {
-  return Cuts(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(steps));
-}
-
 // One search: builds its problem from the tables, solves and reads it.
 class SearchProblem {
  public:
@@ -259,21 +255,19 @@ PartitionSearcher::PartitionSearcher(const Graph& graph, const StrategyTable& ta
                                      const CoarseGraph& coarse,
                                      const std::vector<int>& parts,
                                      const Restrictions& restrictions,
-                                     const TimeModel* time)
+                                     const Objective& objective)
     : graph_(graph),
       table_(table),
       coarse_(coarse),
       parts_(parts),
       restrictions_(restrictions),
-      time_(time == nullptr ? std::nullopt
-                            : std::optional<TimeCost>(std::in_place, graph, table, coarse,
-                                                      *time, parts)) {}
+      model_(MakeCostModel(objective, graph, table, coarse, parts)) {}
 
 SearchTables* PartitionSearcher::TablesOf(size_t ordered) {
   ordered = std::min(ordered, parts_.size());
   return &tables_
               .try_emplace(ordered, graph_, table_, coarse_, parts_, restrictions_,
-                           ordered, time_ ? &*time_ : nullptr)
+                           *model_, ordered)
               .first->second;
 }
 
@@ -401,28 +395,6 @@ SearchResult PartitionSearcher::Hurry(ClassCuts given, SearchOptions options) {
     result.status = EliminateStatus::kFeasible;
   result.lower_bound = 0;
   return result;
-}
-
-int64_t ClassBytes(const Graph& graph, const StrategyTable& table,
-                   const CoarseGraph& coarse, const ClassCuts& cuts, int op, size_t steps,
-                   const std::vector<int>& parts) {
-  const OpClass& operators = coarse.operators[op];
-  if (operators.slots.empty()) return 0;
-  const int node = operators.nodes[0];
-  const StrategyRow* row = table.row(node);
-  if (operators.elementwise && !row->random && !operators.HasOtherTensors()) return 0;
-  const Cuts of_op = operators.elementwise
-                         ? ElementwiseCuts(*row, cuts.tensors[operators.follows])
-                         : cuts.operators[op];
-  const OperatorRegions regions(graph, table, node, Prefix(of_op, steps), parts);
-  int64_t bytes = 0;
-  for (const OpSlot& slot : operators.slots) {
-    const GroupBoxes tiles =
-        TileBoxes(graph.shape(SlotEntry(graph, node, slot)),
-                  Prefix(cuts.tensors[slot.tensor_class], steps), parts);
-    bytes += SlotBytes(graph, node, regions, slot, tiles);
-  }
-  return bytes;
 }
 
 }  // namespace tofu

@@ -7,7 +7,7 @@
 // operator class p it minimises
 //   sum over p of multiplicity_p * min over s_p of
 //     sum over p's slots of cost(slot, s_p, c_class(slot)),
-// with costs in bytes, or in nanoseconds, which have another summand for s_p alone,
+// with costs of a cost model, some of which have another summand for s_p alone,
 // by elimination over variables c and s: an operator with many tensors needs
 // no table over all of them.
 //
@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -37,6 +38,8 @@
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
+#include "passes/search/class_cuts.h"
+#include "passes/search/cost_model.h"
 #include "passes/search/memory_limit.h"
 #include "passes/search/search_tables.h"
 #include "solver/eliminate.h"
@@ -44,12 +47,6 @@
 #include "solver/solve_cache.h"
 
 namespace tofu {
-
-// How every class is cut; kFree where a search decides.
-struct ClassCuts {
-  std::vector<Cuts> tensors;    // [tensor class]
-  std::vector<Cuts> operators;  // [operator class]; elementwise: like its tensors
-};
 
 // Which profiles (patterns.h) each class may have; none: all.
 struct ClassProfiles {
@@ -108,10 +105,12 @@ struct SearchResult {
 // Searches of one graph over the same steps, which share cached results.
 class PartitionSearcher {
  public:
-  // `parts` of all steps. `time`: minimises time on its machine; null: bytes.
+  // `parts` of all steps.
   PartitionSearcher(const Graph& graph, const StrategyTable& table,
                     const CoarseGraph& coarse, const std::vector<int>& parts,
-                    const Restrictions& restrictions, const TimeModel* time = nullptr);
+                    const Restrictions& restrictions, const Objective& objective = {});
+
+  const CostModel& model() const { return *model_; }
 
   // `given` covers the first steps, or all.
   SearchResult Search(const ClassCuts& given, const SearchOptions& options);
@@ -144,17 +143,12 @@ class PartitionSearcher {
   const CoarseGraph& coarse_;
   const std::vector<int> parts_;
   const Restrictions restrictions_;
-  const std::optional<TimeCost> time_;
+  const std::unique_ptr<const CostModel> model_;
   std::map<size_t, SearchTables> tables_;  // by the number of ordered steps
   EliminationCache cache_;
   SolveCache solve_cache_;
   std::deque<std::vector<Cuts>> exact_sets_;
 };
-
-// Bytes of one operator of class `op` after the first `steps` steps.
-int64_t ClassBytes(const Graph& graph, const StrategyTable& table,
-                   const CoarseGraph& coarse, const ClassCuts& cuts, int op, size_t steps,
-                   const std::vector<int>& parts);
 
 }  // namespace tofu
 

@@ -144,10 +144,10 @@ def test_what_cannot_be_bound_runs_serially(on):
 
 
 def test_configuration_errors_are_raised(on):
-    def compile_graph(*_args, **_options):
+    def compile_plan(*_args, **_options):
         raise ConfigError("TOFU_LOG: cannot write there")
 
-    others = fakes.using(fakes.backend(), compile_graph=compile_graph)
+    others = fakes.using(fakes.backend(), compile_plan=compile_plan)
     with others, pytest.raises(ConfigError, match="cannot write there"):
         make_net()(data())
 

@@ -17,7 +17,8 @@ def session():
     depth = types.SimpleNamespace(level=0, partitioned=[], setup_seconds=0.0)
     state = types.SimpleNamespace(told=set(), depth=depth)
     context = types.SimpleNamespace(device_type="cpu", device_id=0)
-    made = types.SimpleNamespace(state=state, dump_dir=None, workers=1, contexts=(context,))
+    wish = types.SimpleNamespace(dump_dir=None)
+    made = types.SimpleNamespace(state=state, wish=wish, workers=1, contexts=(context,))
     yield made
     messages.set_level("info")
 

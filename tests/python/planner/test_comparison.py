@@ -15,6 +15,7 @@ from tofu.errors import PlanError
 from tofu.planner import sweep
 from tofu.planner.comparison import Alternative, advice, compare
 from tofu.planner.sources import from_model
+from tofu.planner.sweep import Measure
 from tofu.plans import Plan, Problem
 
 from ..plans.documents import document
@@ -42,7 +43,11 @@ def test_every_combination_is_searched():
     assert all(each.plan.workers == each.workers for each in found)
     assert found[1].plan.total_bytes <= found[0].plan.total_bytes
     (exact,) = compare(
-        problem_for, workers=(2,), modes=("tofu",), replication=(False,), exact_memory=True
+        problem_for,
+        workers=(2,),
+        modes=("tofu",),
+        replication=(False,),
+        measure=Measure.of(exact=True),
     )
     assert exact.plan.memory == "exact"
 

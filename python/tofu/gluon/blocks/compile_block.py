@@ -18,6 +18,7 @@ from tofu.gluon.training.parameter import check_tileable, is_tiled, shape_of, ti
 from tofu.gluon.training.tile_state import Update
 from tofu.mx.nnvm import symbol_text
 from tofu.planner.program import Compiled
+from tofu.planner.wish import Wish
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.layout import heads_of
 
@@ -57,67 +58,117 @@ def make_pool(
         if not is_tiled(parameter):
             check_tileable(parameter)
     messages.many_workers(session)
-    backend = session.state.backend
     session.state.runs_python |= any(
         node["op"] == "Custom" for node in json.loads(symbol_text(symbol))["nodes"]
     )
-    with messages.phase(name, _PREPARING, session):
-        make = _training_graphs(symbol, parameters, signature, session)
-    prepare = functools.partial(_prepared, name, make, session)
-    fetch = backend.usable_fetch(session.wish.fetch, session.contexts)
-    # MXNet refuses to bind a BatchNorm after a copy between workers.
-    of_whole = None if fetch.crossing == "copies" else lambda norms: prepare(norms)[0]
-    table, unknown = prepare(None if of_whole is None else ())
-    refine = None if of_whole is None else functools.partial(backend.refined, of_whole)
+    fetch = session.state.backend.usable_fetch(session.wish.fetch, session.contexts)
+    prepared = _Prepared(name, symbol, parameters, signature, fetch, session)
     if fetch.reason is not None:
         messages.plain_fetch(fetch.reason, session, partly=bool(fetch.apart))
-    training = bool(signature.gradients)
-    pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
-    of_states = _pins_of_states(table, parameters) if training else {}
+    problem, wish = _posed(prepared)
+    session.state.lookers.see_problem(problem)
+    programs = BlockPrograms(parameters, fetch, session)
+    compiled, footprint = decide_within(problem, wish, programs, session)
+    if signature.gradients and not compiled.has_backward:
+        raise PlanError("this mode computes no gradients; expected a backward graph")
+    trained = signature.gradients if optimizer_kind(parameters) is not None else ()
+    _tile_parameters(name, parameters, compiled, session, trained=trained)
+    size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
+    plans = None if problem.saved is None else session.plans
+    plan_file = None if plans is None else plans.path
+    messages.partitioned(name, compiled, size, session, first=first, plan_file=plan_file)
+    if first:
+        if parameters:
+            messages.replicated(name, compiled)
+        if prepared.undescribed:
+            messages.undescribed(name, prepared.undescribed, compiled)
+    pool = Pool(compiled, parameters, signature, session, name)
+    if footprint is not None:
+        session.state.footprints[pool] = footprint
+    return pool
+
+
+class _Prepared:
+    """The training graph of a block's symbol, and what a plan of it starts from.
+
+    Args:
+        name: the block's name, for messages.
+        symbol: the block's symbol.
+        parameters: its initialized parameters by name.
+        signature: shapes, dtypes and mode.
+        fetch: how workers can fetch.
+        session: the workers.
+
+    Attributes:
+        table: the strategy table of the training graph.
+        undescribed: operators without a description, each with the reason.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        symbol: Any,
+        parameters: Mapping[str, Any],
+        signature: Signature,
+        fetch: Any,
+        session: Session,
+    ) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.signature = signature
+        self.session = session
+        # MXNet refuses to bind a BatchNorm after a copy between workers.
+        self._can_refine = fetch.crossing != "copies"
+        with messages.phase(name, _PREPARING, session):
+            self._make = _training_graphs(symbol, parameters, signature, session)
+        self.table, self.undescribed = self._table(() if self._can_refine else None)
+
+    @property
+    def with_whole_norms(self) -> Optional[Callable[[Collection[str]], Any]]:
+        """Makes the table in which BatchNorms of these names stay whole; None if none can."""
+        return (lambda norms: self._table(norms)[0]) if self._can_refine else None
+
+    def _table(self, fused: Optional[Collection[str]]) -> tuple[Any, dict[str, str]]:
+        with messages.phase(self.name, _PREPARING, self.session):
+            found: tuple[Any, dict[str, str]] = self.session.state.backend.strategy_table(
+                self._make(fused)
+            )
+        return found
+
+
+def _posed(prepared: _Prepared) -> tuple[Problem, Wish]:
+    """The problem of a block's graph, next to what earlier graphs have divided, and the wish."""
+    name, table, session = prepared.name, prepared.table, prepared.session
+    parameters, signature = prepared.parameters, prepared.signature
+    training, backend = bool(signature.gradients), session.state.backend
+    tile_cuts = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
     parts = _parts(parameters)
     options = saved_plans.options_for(name, table, session, training=training)
+    with_whole_norms = prepared.with_whole_norms
     saved = None
     if parameters:  # saved plans are for what is trained
         saved = saved_plans.plan_for(
-            name, table, pins, parts, session, training=training, of_whole=of_whole
+            name, table, tile_cuts, parts, session, training=training, of_whole=with_whole_norms
         )
-    of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
+    input_cuts, parts = _input_cuts(signature, parts, options, backend)
     wish = dataclasses.replace(
         session.wish,
         options=dataclasses.replace(options, parts=parts),
         recompute=session.wish.recompute if training else "none",
     )
     # Another plan, a saved one for instance, may have cut states otherwise than this search can.
-    tied = {} if wish.options.ties_states else of_states
+    state_cuts = {} if options.ties_states or not training else _state_cuts(table, parameters)
+    wishes = [{**state_cuts, **input_cuts}] if input_cuts else []
     problem = Problem(
         name,
         table,
         session.workers,
-        refine,
-        fixed=pins,
-        wishes=(*[{**tied, **of_inputs}] * bool(of_inputs), *[tied] * bool(tied)),
+        with_whole_norms and functools.partial(backend.refined, with_whole_norms),
+        fixed=tile_cuts,
+        wishes=(*wishes, *([state_cuts] if state_cuts else [])),
         saved=saved,
     )
-    session.state.lookers.see_problem(problem)
-    programs = BlockPrograms(parameters, fetch, session)
-    compiled, footprint = decide_within(problem, wish, programs, session)
-    if training and not compiled.has_backward:
-        raise PlanError("this mode computes no gradients; expected a backward graph")
-    is_updated = training and optimizer_kind(parameters) is not None
-    trained = signature.gradients if is_updated else ()
-    _tile_parameters(name, parameters, compiled, session, trained=trained)
-    size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
-    plan_file = session.plans.path if saved is not None and session.plans is not None else None
-    messages.partitioned(name, compiled, size, session, first=first, plan_file=plan_file)
-    if first:
-        if parameters:
-            messages.replicated(name, compiled)
-        if unknown:
-            messages.undescribed(name, unknown, compiled)
-    pool = Pool(compiled, parameters, signature, session, name)
-    if footprint is not None:
-        session.state.footprints[pool] = footprint
-    return pool
+    return problem, wish
 
 
 def _tile_parameters(
@@ -165,7 +216,7 @@ def _updates(compiled: Compiled, trained: Collection[str], session: Session) -> 
     return found
 
 
-def _pins_of_states(table: Any, parameters: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def _state_cuts(table: Any, parameters: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Cuts of the states of parameters whose update is settled, in a graph that has these."""
     updates = {n: p._tofu.update for n, p in parameters.items() if is_tiled(p)}
     found = {}
@@ -177,7 +228,7 @@ def _pins_of_states(table: Any, parameters: Mapping[str, Any]) -> dict[str, tupl
     return found
 
 
-def _pins_of_inputs(
+def _input_cuts(
     signature: Signature, parts: tuple[int, ...], options: SearchOptions, backend: Any
 ) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
     """Cuts of the inputs that are tiles, to take these as they are, and the parts of each step.
@@ -222,17 +273,6 @@ def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
     if type(optimizer) is mx.optimizer.SGD:
         return "sgd_mom" if optimizer.momentum else "sgd"
     return "adam" if type(optimizer) is mx.optimizer.Adam else None
-
-
-def _prepared(
-    name: str,
-    make: Callable[[Optional[Collection[str]]], Any],
-    session: Session,
-    fused: Optional[Collection[str]],
-) -> tuple[Any, dict[str, str]]:
-    """The strategy table of the training graph, and the operators without a description."""
-    with messages.phase(name, _PREPARING, session):
-        return session.state.backend.strategy_table(make(fused))
 
 
 def _training_graphs(

@@ -200,7 +200,7 @@ class Frontiers : public WithinLimit {
     options.parts = GetParam();
     options.workers = 1;
     for (int part : GetParam()) options.workers *= part;
-    options.time = time;
+    options.objective.machine = time;
     const PlanFrontier found = MakeFrontier(graph, table, options, 1000);
     std::map<int64_t, int64_t> pairs;
     for (size_t i = 0; i < found.plans.size(); ++i) {

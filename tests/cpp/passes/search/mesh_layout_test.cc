@@ -30,7 +30,7 @@ Plan MeshPlan(ExampleGraph* example, int workers, const TimeModel* time = nullpt
   PlanOptions options;
   options.workers = workers;
   options.mode = "mesh-tensorflow";
-  options.time = time;
+  options.objective.machine = time;
   return MakePlan(example->graph(), example->table(), options);
 }
 
@@ -225,7 +225,7 @@ TEST(MeshLayout, LocalSearchFindsNoWorseThanDataParallelism) {
   PlanOptions options;
   options.workers = 8;
   options.mode = "data-parallel";
-  options.time = &model;
+  options.objective.machine = &model;
   const Plan data_parallel = MakePlan(example.graph(), example.table(), options);
   const Plan plan = MeshPlan(&example, 8, &model);
   EXPECT_LE(plan.cost(), data_parallel.cost());

@@ -59,12 +59,13 @@ TEST_P(TimePlans, AreWhatBruteForceFinds) {
     ++compared;
     PlanOptions options;
     options.workers = workers;
-    options.time = &model;
+    options.objective.machine = &model;
     options.allow_replication = replicates;
     const Plan plan = MakePlan(graph, example.table(), options);
     const RecountedTime recounted =
         RecountTime(graph, example.table(), plan, model.machine, model.works, parameters);
-    ASSERT_EQ(plan.objective, Objective::kTime);
+    ASSERT_TRUE(plan.objective);
+    ASSERT_EQ(plan.objective->name, "time");
     // Each term may be rounded otherwise.
     const int64_t rounding = 4 * graph.num_nodes();
     ASSERT_LE(std::abs(plan.cost() - recounted.ns), rounding) << WriteGraph(graph);
@@ -246,7 +247,7 @@ TEST(TimeCost, OuterStepsAvoidTheSlowLink) {
   PlanOptions options;
   options.workers = 4;
   const Plan bytes = MakePlan(example.graph(), example.table(), options);
-  options.time = &model;
+  options.objective.machine = &model;
   const Plan time = MakePlan(example.graph(), example.table(), options);
   const PredictedTime before =
       PredictTime(example.graph(), example.table(), bytes, model).time;
@@ -263,7 +264,7 @@ TEST(TimeCost, SmallOperatorsAreComputedByAllWhereThatIsFaster) {
   const TimeModel model = ModelOf(example.graph(), machine);
   PlanOptions options;
   options.workers = 4;
-  options.time = &model;
+  options.objective.machine = &model;
   options.allow_replication = true;
   const Plan plan = MakePlan(example.graph(), example.table(), options);
   EXPECT_EQ(plan.total_bytes(), 0);

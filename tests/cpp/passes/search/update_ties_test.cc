@@ -75,7 +75,7 @@ TEST_P(UpdatesApart, EqualBruteForceInTime) {
     const Graph& graph = example.graph();
     PlanOptions options = OptionsOf(GetParam());
     const TimeModel model = ModelOf(graph, TwoHosts(4, true));
-    options.time = &model;
+    options.objective.machine = &model;
     const CoarseGraph coarse = Apart(&example);
     const std::vector<bool> read = ReadTensors(graph);
     const std::vector<bool> parameters = Parameters(graph, coarse);

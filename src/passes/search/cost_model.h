@@ -1,0 +1,104 @@
+// What a search minimises: the only place that tells objectives apart.
+//
+// The cost of a plan is a sum over its operators: of each operator by itself, and of each
+// slot, a tensor that it reads or produces. A model counts both, and a bound of a slot
+// where only patterns are chosen (patterns.h). The search compares sums and nothing else,
+// so another objective is another class here (docs/architecture.md).
+//
+// Input:      the classes of a graph and the parts of all steps, fixed for one model.
+// Output:     integer costs, in `unit()`; sums of them stay below 2^62.
+// Invariants: a bound is at most the cost of any cuts with its patterns; equal operators
+//             with equal cuts have equal costs.
+// Errors:     UserError(kPlan) for an objective that does not exist.
+// Position:   search_tables.h caches what it counts; recursive_search.h asks it what a
+//             plan costs.
+#ifndef TOFU_PASSES_SEARCH_COST_MODEL_H_
+#define TOFU_PASSES_SEARCH_COST_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/cuts.h"
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/strategy_table.h"
+#include "passes/coarsen/coalesce.h"
+#include "passes/search/class_cuts.h"
+#include "passes/search/cost.h"
+#include "passes/search/time_cost.h"
+
+namespace tofu {
+
+// Which model to use. It is copied freely; `machine` must outlive the search.
+struct Objective {
+  std::string name;                    // empty: "time" with a machine, else "bytes"
+  const TimeModel* machine = nullptr;  // "time" needs it
+};
+
+// The tiles of a tensor with some cuts.
+struct CutTensor {
+  const GroupBoxes& tiles;
+  const GroupTiles& by_step;  // CostModel::TilesByStep
+};
+
+// The regions of an operator with some cuts.
+struct CutOperator {
+  const OperatorRegions& regions;
+  const TimedSplit& by_step;  // CostModel::SplitByStep
+};
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+
+  virtual const char* name() const = 0;
+  virtual const char* unit() const = 0;  // "bytes", "ns"
+
+  // Whether operators also cost something by themselves, less the more they are split.
+  // If not, no step can save what an earlier one costs, operators that are whole would
+  // seem free, and element-wise operators cost nothing where their tensors are cut alike.
+  virtual bool CountsOperators() const { return false; }
+  // Whether slots of equal operators may differ in cost because of this.
+  virtual bool MayOverlap(const OpSlot&) const { return false; }
+  // Whether the terms of a sum may meet in some workers first.
+  virtual bool HasRoutes() const { return false; }
+
+  // What SlotCost() needs besides the boxes of all steps; by default nothing.
+  virtual GroupTiles TilesByStep(const Shape&, const Cuts&) const { return {}; }
+  virtual TimedSplit SplitByStep(int /*node*/, const Cuts&) const { return {}; }
+  virtual TimedSplit SplitOfPattern(int /*node*/, const OperatorRegions&,
+                                    const Cuts&) const {
+    return {};
+  }
+
+  // Of one operator, without its slots.
+  virtual int64_t OperatorCost(const TimedSplit&) const { return 0; }
+  virtual int64_t SlotCost(int node, const OpSlot& slot, const CutOperator& split,
+                           const CutTensor& tensor) const = 0;
+  // A bound of it where at least so many bytes are fetched.
+  virtual int64_t LeastSlotCost(const OpSlot& slot, int64_t least_bytes,
+                                const TimedSplit& split) const = 0;
+  // Of an element-wise class, all of whose tensors have these cuts or this pattern.
+  virtual int64_t ElementwiseCost(int op_class, const Cuts& tensor_cuts,
+                                  bool is_pattern) const = 0;
+
+  // Of all operators of a class.
+  virtual int64_t ClassCost(const ClassCuts& cuts, int op_class) const = 0;
+  virtual int64_t PlanCost(const ClassCuts& cuts) const = 0;
+
+  // Sets what the plan says of its objective, except the bound.
+  virtual void Describe(const ClassCuts& cuts, Plan* plan) const = 0;
+};
+
+std::unique_ptr<const CostModel> MakeCostModel(const Objective& objective,
+                                               const Graph& graph,
+                                               const StrategyTable& table,
+                                               const CoarseGraph& coarse,
+                                               const std::vector<int>& parts);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_COST_MODEL_H_

@@ -1,0 +1,20 @@
+// Decides all steps at once, exactly or greedily.
+//
+// Input:      a problem without a solution; its method says how.
+// Output:     the solution.
+// Errors:     UserError(kPlan) if the problem is too large.
+// Position:   the only one of the improvers (recursive_search.h) for modes that restrict
+//             the plan so far that no step has to be decided for itself.
+// Complexity: one search of step_search.h.
+#ifndef TOFU_PASSES_SEARCH_DECIDE_TOGETHER_H_
+#define TOFU_PASSES_SEARCH_DECIDE_TOGETHER_H_
+
+#include "passes/search/plan_problem.h"
+
+namespace tofu {
+
+Solution DecideTogether(const PlanProblem& problem);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_DECIDE_TOGETHER_H_
