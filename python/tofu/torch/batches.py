@@ -66,19 +66,19 @@ def batched(
         due.setdefault(task.due, []).append(task)
     waiting: list[Task] = []
     left = {id(task) for task in tasks}
-    found: list[list[tuple[Task, ...]]] = []
+    batches: list[list[tuple[Task, ...]]] = []
     for number in range(count + 1):
         waiting += made.get(number, [])
-        found.append([])
+        batches.append([])
         while True:
             needed = [task for task in due.get(number, []) if id(task) in left]
             batch = _batch(waiting, needed, left, limit)
             if not batch:
                 break
-            found[-1].append(tuple(batch))
+            batches[-1].append(tuple(batch))
             left -= {id(task) for task in batch}
             waiting = [task for task in waiting if id(task) in left]
-    return found
+    return batches
 
 
 def _batch(

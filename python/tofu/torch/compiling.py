@@ -75,13 +75,13 @@ def segments(calls: Sequence[Any], starts: Sequence[int], kept: set[Any]) -> dic
         starts: the calls before which something is exchanged.
         kept: the tensors that are needed after the pass.
     """
-    found: dict[int, Any] = {}
+    compiled: dict[int, Any] = {}
     bounds = sorted({0, *starts, len(calls)} | _random(calls))
     for begin, end in zip(bounds, bounds[1:]):
         if end - begin > 1:
             later = {entry for call in calls[end:] for entry, _, _ in call.inputs}
-            found[begin] = end, Segment(calls[begin:end], kept | later)
-    return found
+            compiled[begin] = end, Segment(calls[begin:end], kept | later)
+    return compiled
 
 
 def _random(calls: Sequence[Any]) -> set[int]:

@@ -58,17 +58,17 @@ def arranged(calls: Sequence[Call], window: int = WINDOW) -> list[Call]:
     made = {out.entry for call in calls for out in call.outputs}
     state = _State(made)
     left = list(calls)
-    found: list[Call] = []
+    order: list[Call] = []
     while left:
         if state.waits(left[0]):
             ready = list(state.ready(left[:window]))
-            found += ready
+            order += ready
             taken = {id(call) for call in ready}
             left = [call for call in left if id(call) not in taken]
             state.exchange(left[:window])
-        found.append(left.pop(0))
-        state.run(found[-1])
-    return found
+        order.append(left.pop(0))
+        state.run(order[-1])
+    return order
 
 
 class _State:

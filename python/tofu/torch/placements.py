@@ -77,7 +77,7 @@ _WHOLE, _OTHER = -1, -2
 
 def _cut(boxes: Sequence[Box], shape: Shape) -> int:
     """The dimension along which the boxes are equal parts in order."""
-    found = _WHOLE
+    cut = _WHOLE
     for d, size in enumerate(shape):
         sides = [tuple(box[d]) for box in boxes]
         if all(side == (0, size) for side in sides):
@@ -85,12 +85,12 @@ def _cut(boxes: Sequence[Box], shape: Shape) -> int:
         step, rest = divmod(size, len(boxes))
         if (
             rest
-            or found != _WHOLE
+            or cut != _WHOLE
             or sides != [(k * step, k * step + step) for k in range(len(boxes))]
         ):
             return _OTHER
-        found = d
-    return found
+        cut = d
+    return cut
 
 
 def _dims(found: Sequence[int]) -> tuple[Optional[int], ...]:

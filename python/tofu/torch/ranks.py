@@ -117,14 +117,14 @@ def distribute(
         The DTensors by name.
     """
     made: dict[int, Any] = {}
-    found: dict[str, DTensor] = {}
+    dtensors: dict[str, DTensor] = {}
     for name, parameter in model.named_parameters():
         local = _distributed(parameter.detach(), mesh, _placements(placed, name, mesh))
         made[id(parameter)] = torch.nn.Parameter(local, requires_grad=parameter.requires_grad)
-        found[name] = made[id(parameter)]
+        dtensors[name] = made[id(parameter)]
     for name, buffer in model.named_buffers():
         made[id(buffer)] = _distributed(buffer, mesh, _placements(placed, name, mesh))
-        found[name] = made[id(buffer)]
+        dtensors[name] = made[id(buffer)]
     empty = {id(tensor) for tensor in [*model.parameters(), *model.buffers()] if tensor.is_meta}
     for module in list(model.modules()):
         own = [
@@ -136,7 +136,7 @@ def distribute(
                     group[name] = made[id(tensor)]
         if any(id(tensor) in empty for tensor in own) and hasattr(module, "reset_parameters"):
             module.reset_parameters()
-    return found
+    return dtensors
 
 
 def _placements(

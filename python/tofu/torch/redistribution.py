@@ -107,7 +107,7 @@ def _tilings(shape: Sequence[int], before: Layout, after: Layout, sizes: Sizes) 
         return []
     extents = tile_box(shape, after, sizes, (0,) * len(sizes)).shape
     order = sorted(shared, key=lambda dim: (-sizes[dim], dim in before.terms, dim))
-    found: list[Layout] = []
+    tilings: list[Layout] = []
     for first in range(len(extents)):
         left, splits = list(extents), []
         for dim in order:
@@ -119,9 +119,9 @@ def _tilings(shape: Sequence[int], before: Layout, after: Layout, sizes: Sizes) 
                     break
         splits.sort(key=lambda split: split[0] in before.terms)
         pieces = Layout((*after.cuts, *splits))
-        if splits and pieces not in found:
-            found.append(pieces)
-    return found
+        if splits and pieces not in tilings:
+            tilings.append(pieces)
+    return tilings
 
 
 def tile_box(shape: Sequence[int], layout: Layout, sizes: Sizes, at: Sequence[int]) -> Box:

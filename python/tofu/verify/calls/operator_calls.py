@@ -43,8 +43,8 @@ def cases_by_operator() -> dict[str, list[Case]]:
     cases = list(shipped_cases())
     for module in load_described():
         cases += getattr(module, "CASES", [])
-    found: dict[str, list[Case]] = {}
+    by_operator: dict[str, list[Case]] = {}
     for case in cases:
         name, _ = described_name(case.op, case.attrs)
-        found.setdefault(name, []).append(case)
-    return found
+        by_operator.setdefault(name, []).append(case)
+    return by_operator

@@ -57,13 +57,13 @@ def compare(single: tuple[Arrays, Arrays], double: tuple[Arrays, Arrays]) -> lis
         single: what the whole and the partitioned run computed in float32.
         double: the same in float64.
     """
-    found = []
+    differences = []
     for key in dict.fromkeys(key for arrays in (*single, *double) for key in arrays):
         step, kind, name = key.split("/", 2)
-        found.append(
+        differences.append(
             Difference(int(step), kind, name, _relative(key, *single), _relative(key, *double))
         )
-    return found
+    return differences
 
 
 def first_fault(found: Sequence[Difference]) -> Difference | None:

@@ -146,12 +146,12 @@ class Recorder:
         return update
 
 
-def _arrays(found: Any) -> list[Any]:
+def _arrays(output: Any) -> list[Any]:
     """The arrays of a block's output, however nested."""
-    if isinstance(found, mx.nd.NDArray):
-        return [found]
-    if isinstance(found, (list, tuple)):
-        return [array for each in found for array in _arrays(each)]
+    if isinstance(output, mx.nd.NDArray):
+        return [output]
+    if isinstance(output, (list, tuple)):
+        return [array for each in output for array in _arrays(each)]
     return []
 
 
@@ -194,8 +194,8 @@ def main() -> None:
     # The serial run has no session.
     with looking(problem=note) if active() is not None else contextlib.nullcontext():
         run_script(recorder, script, args)
-    told = {RANDOM: is_random, OWN: is_own, STEPS: recorder.steps, GRAPHS: recorder.graphs}
-    found = {key: np.array(value) for key, value in told.items()}
+    facts = {RANDOM: is_random, OWN: is_own, STEPS: recorder.steps, GRAPHS: recorder.graphs}
+    found = {key: np.array(value) for key, value in facts.items()}
     # Pass a file object: savez would append ".npz" to a name.
     with open(out, "wb") as file:
         np.savez(file, **found, **recorder.arrays)

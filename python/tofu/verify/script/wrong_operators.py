@@ -84,16 +84,16 @@ def wrong_operators(plan: _core.Plan, values: Mapping[str, Any]) -> Iterator[Wro
     read = {(at, index) for node in nodes for at, index, *_ in node["inputs"]}
     cuts = _Cuts(plan)
     rng = np.random.default_rng(1)
-    found: dict[tuple[int, int], Any] = {}
+    outputs_of: dict[tuple[int, int], Any] = {}
     tried: set[Any] = set()
     for number, (node, record) in enumerate(zip(graph.nodes, nodes)):
         if not node.op:
-            found[number, 0] = _value(node, values, rng)
+            outputs_of[number, 0] = _value(node, values, rng)
             continue
-        inputs = [found[at, index] for at, index, *_ in record["inputs"]]
+        inputs = [outputs_of[at, index] for at, index, *_ in record["inputs"]]
         one = _One(node, inputs)
         outputs = one.run((), [], cuts.none)
-        found.update({(number, index): array for index, array in enumerate(outputs)})
+        outputs_of.update({(number, index): array for index, array in enumerate(outputs)})
         if one.row is None or is_random(node.op):
             continue
         compared = [i for i in range(len(outputs)) if (number, i) in read or len(outputs) == 1]
