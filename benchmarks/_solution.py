@@ -24,14 +24,14 @@ FORBIDDEN = 10**18
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Costs and uses of choices.
+    """Costs and memory uses of the variables' values.
 
     Attributes:
         constant: the part of the cost that does not depend on the choice.
         domains: number of values of each variable.
         unary: costs of each variable's values; an empty list stands for zeros.
         pairs: two variables and the costs of their pairs of values, row by row.
-        uses: a variable, the first moment, the moment after the last, bytes of each value.
+        uses: a variable, its first moment, the moment after its last, the bytes of each value.
         limit: bytes at any moment, or None.
     """
 

@@ -52,7 +52,7 @@ _BACKWARD = "_backward_"
 _FAR = 1.3  # how far an estimate of memory may be wrong
 _UPDATE = "_update"  # ends the names of operators that change a parameter
 
-# By batch size, number of workers and search mode.
+# Plans by batch size, number of workers, search mode, and whether BatchNorms stay whole.
 Plans = dict[tuple[int, int, str, bool], _core.Plan]
 
 
@@ -146,7 +146,7 @@ def promising(
     Args:
         sizes: each half of the one before.
         estimate: a worker's memory; costs seconds. Half the batch takes at least half of it.
-        limit_bytes: what is too much.
+        limit_bytes: the largest estimate allowed.
     """
     last = sizes[-1]
     least = estimate(last)
@@ -171,7 +171,7 @@ class _Run:
     plans: Plans
 
     def estimate(self, batch_size: int) -> float:
-        """What a worker needs at least, about."""
+        """Estimates the least memory that a worker needs."""
         if self.system == "swap":
             return 0
         if self.system == "placement":

@@ -37,10 +37,10 @@ class Swapped:
     Attributes:
         fits: whether each operator's own tensors fit the device.
         step_seconds: its time.
-        compute_seconds: of the operators alone.
-        copy_seconds: of all copies.
-        copied_bytes: in both directions.
-        memory_bytes: the most that was on the device.
+        compute_seconds: time of the operators alone.
+        copy_seconds: time of all copies.
+        copied_bytes: bytes copied in both directions.
+        memory_bytes: most bytes on the device at once.
     """
 
     fits: bool
@@ -53,13 +53,13 @@ class Swapped:
 
 @dataclasses.dataclass(frozen=True)
 class Tensors:
-    """What operators touch: tensors are numbered.
+    """Tensors that operators touch, by number.
 
     Attributes:
-        sizes: bytes of each.
-        kept: those that stay from step to step.
-        reads, writes: of each operator, in the order in which they run.
-        seconds: that each takes.
+        sizes: bytes of each tensor.
+        kept: tensors that stay from step to step.
+        reads, writes: tensors of each operator, in the order in which operators run.
+        seconds: time of each operator.
     """
 
     sizes: Sequence[int]

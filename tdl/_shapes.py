@@ -10,7 +10,7 @@ from tofu.errors import InconclusiveError
 from tofu.lang import Opaque, Over, Reindex, Sum
 
 Axes = Union[None, int, Sequence[int]]
-# What the index variables of convolutions stand for.
+# Meanings of the index variables of convolutions.
 CHANNELS = {"b": "batch", "ci": "input channels", "co": "output channels", "g": "groups"}
 
 

@@ -10,7 +10,7 @@ __all__ = ["CASES"]
 
 
 def _losses() -> list[Case]:
-    # These do not write the label's gradient, their second output.
+    # These operators do not write the label's gradient, their second output.
     labels, unwritten = ints(4, 6), {"skip": (1,)}
     cases = [
         case("SoftmaxOutput", real(6, 4), labels, expect="i0"),

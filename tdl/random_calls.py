@@ -24,7 +24,7 @@ _PARAMETERS = {
 _WITH_NOISE = ("normal", "gumbel", "logistic", "exponential", "rayleigh", "pareto", "weibull")
 # Other required attributes, by operator.
 _MORE = {"bernoulli": {"logit": "None", "is_logit": "False"}}
-# How many parameters the classic family's distributions have.
+# Number of parameters of the classic family's distributions.
 _CLASSIC = (
     ("uniform", 2),
     ("normal", 2),

@@ -12,7 +12,7 @@
 
 namespace tofu {
 
-// Which of the user's documents is at fault.
+// The user's document that is at fault.
 enum class Blame { kGraph, kTable, kPlan };
 
 // Bad input. The text says where, what was found, what was expected and what

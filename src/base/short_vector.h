@@ -10,7 +10,7 @@
 
 namespace tofu {
 
-// Of numbers; up to `kFew` are stored in place.
+// Vector of numbers that stores up to `kFew` of them in place.
 template <typename T, size_t kFew>
 class ShortVector {
  public:

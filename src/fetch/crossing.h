@@ -1,4 +1,4 @@
-// What a worker's fetches read of other workers.
+// Kinds of data that a worker's fetches read from other workers.
 #ifndef TOFU_FETCH_CROSSING_H_
 #define TOFU_FETCH_CROSSING_H_
 

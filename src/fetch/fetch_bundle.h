@@ -1,6 +1,6 @@
-// What one _tofu_multifetch assembles: a region for every specification. Tiles on other
-// workers are given by handles, arrays of addresses; a tile of the reader's own by the
-// tile itself.
+// Regions that one _tofu_multifetch assembles, one per specification. Handles, arrays of
+// addresses, stand for tiles on other workers; the reader's own tiles are passed as they
+// are.
 //
 // Errors: SpecError for text that is not a bundle.
 #ifndef TOFU_FETCH_FETCH_BUNDLE_H_
@@ -13,7 +13,7 @@
 
 namespace tofu {
 
-// Where the handle of a remote tile is, element `index` of input number `input`, and the
+// Place of a remote tile's handle, element `index` of input number `input`, and the
 // worker that publishes it.
 struct HandleElement {
   int input = 0;

@@ -10,17 +10,17 @@ constexpr char kPublishOp[] = "_tofu_publish";
 constexpr char kMultiFetchOp[] = "_tofu_multifetch";
 constexpr char kRetireOp[] = "_tofu_retire";
 
-// Of kMultiFetchOp: the regions to assemble and where their tiles are (fetch_bundle.h),
+// kMultiFetchOp's attributes: the regions to assemble, their tiles (fetch_bundle.h),
 // and the node's name for messages, which MXNet does not tell operators.
 constexpr char kSpecAttr[] = "spec";
 constexpr char kHandlesAttr[] = "handles";
 constexpr char kLabelAttr[] = "label";
-// Of kPublishOp, by default 1, and of kRetireOp: the number of tiles, its first inputs.
+// Number of tiles, the first inputs of kPublishOp (default 1) and of kRetireOp.
 constexpr char kNumTilesAttr[] = "num_tiles";
-// Of kRetireOp: the number of inputs.
+// Number of inputs of kRetireOp.
 constexpr char kNumArgsAttr[] = "num_args";
-// Of kMultiFetchOp and kRetireOp: the node reads other workers' arrays itself, so the
-// executor puts no copies on its edges (mxnet/place_nodes.cc).
+// Marks kMultiFetchOp and kRetireOp, which read other workers' arrays themselves, so the
+// executor puts no copies on their edges (mxnet/place_nodes.cc).
 constexpr char kDirectAttr[] = "__direct__";
 
 // The type of handles, acknowledgements and tokens: int64.

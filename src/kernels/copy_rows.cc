@@ -18,7 +18,7 @@ constexpr int64_t kWideCallBytes = 32 << 10;
 constexpr int64_t kVector = 16;
 // The loop over wide vectors does not pay off for shorter rows.
 constexpr int64_t kWideBytes = 128;
-// How far ahead of the copy to prefetch across the gaps between rows: in main memory,
+// Distance to prefetch ahead of the copy across the gaps between rows: in main memory,
 // and if the arrays are far.
 constexpr int64_t kAheadBytes = 4096;
 constexpr int64_t kFarAheadBytes = 1024;

@@ -41,7 +41,7 @@ struct CudaKernel {
   int blocks = 1;
   int threads = 1;      // per block
   int num_sources = 1;  // addresses in TofuSources
-  // What the generic kernel reads from the device's memory: its last argument.
+  // Data that the generic kernel reads from the device's memory: its last argument.
   std::vector<int64_t> boxes;
 };
 

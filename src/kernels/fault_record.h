@@ -1,5 +1,6 @@
-// Where the kernels of a device report a handle that is not its owner's (cuda_text.h): in
-// the host's memory, so the host sees it without a call of the driver's.
+// Record in which a device's kernels report a handle that is not its owner's
+// (cuda_text.h). It lies in the host's memory, so the host sees it without calling the
+// driver.
 //
 // A record holds one fault. If kernels report several before the host looks, one stays,
 // or the call of one and the handle of another.

@@ -27,7 +27,7 @@
 
 namespace tofu {
 
-// What one launch reads.
+// Inputs of one launch.
 struct FetchCall {
   std::vector<const void*> sources;  // their addresses, or of handles if they are remote
   std::vector<int> owners;           // of the remote sources
@@ -61,7 +61,7 @@ class Gpus {
  public:
   static Gpus& Default();
 
-  // Where to keep compiled kernels on disk from now on; empty: nowhere.
+  // Sets the folder on disk for compiled kernels; empty: none.
   void KeepKernels(const std::string& folder);
 
   // The kernel for a specification (`text` is the same as WriteSpec's) on a device.
@@ -80,7 +80,7 @@ class Gpus {
   std::vector<int> Opened();
 
  private:
-  // What is known about one device.
+  // State of one device.
   struct Device {
     CudaContext context = nullptr;
     int arch = 0;

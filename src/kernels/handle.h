@@ -37,8 +37,8 @@ const void* OpenHandle(uint64_t handle, int owner);
 // The address of a handle and the tile's owner, in one number for a kernel.
 uint64_t WithOwner(const void* handle, int owner);
 
-// What a reader found instead of a handle of `owner`: "a null address", "an address of
-// worker 3's" or "the number 0x..., which is no handle".
+// Describes the value that stands in for a handle of `owner`: "a null address", "an
+// address of worker 3's" or "the number 0x..., which is no handle".
 std::string DescribeHandle(uint64_t handle);
 
 }  // namespace tofu

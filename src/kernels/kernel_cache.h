@@ -40,7 +40,7 @@ class KernelCache {
   // the limit is not kept.
   void Keep(const std::string& key, const std::string& image) const;
 
-  // Where `key` is kept.
+  // The file that holds `key`.
   std::string PathOf(const std::string& key) const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<const char*, kNumOperatorKinds> kKindNames = {
     "product", "convolution", "reduction", "elementwise", "movement", "other"};
 
-// Of amounts; nothing counts as one.
+// Logarithm of an amount; amounts below 1 count as 1.
 double LogOf(double amount) { return std::log(std::max(amount, 1.0)); }
 
 }  // namespace

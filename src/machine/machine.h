@@ -22,7 +22,7 @@ class MachineError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What an operator does, as its description tells (python/tofu/analysis/work.py). An
+// Kind of an operator's work, from its description (python/tofu/analysis/work.py). An
 // operator without a description is kOther.
 enum class OperatorKind {
   kProduct,      // sums of products, such as a matrix product
@@ -114,8 +114,8 @@ struct Device {
 struct Host {
   int cores = 1;
   double push_s = 0;  // for each operator, on the script's thread
-  // How fast each of n threads runs compared with one alone: element n - 1, or the last
-  // one. More threads than cores share them.
+  // Speed of each of n threads compared with one alone: element n - 1, or the last
+  // one. More threads than cores share the cores.
   std::vector<double> speed_at_once = {1};
 };
 
@@ -126,10 +126,10 @@ struct LinkLevel {
   int devices = 1;        // in a group
   double latency_s = 0;   // of each copy
   RateTable bytes_per_s;  // of one copy alone, by bytes
-  // What all copies share that leave a group of the level below, or enter it; 0: no
+  // Bandwidth shared by all copies that leave or enter a group of the level below; 0: no
   // limit.
   double port_bytes_per_s = 0;
-  double group_bytes_per_s = 0;  // what all copies within a group share; 0: no limit
+  double group_bytes_per_s = 0;  // shared by all copies within a group; 0: no limit
 };
 
 struct Machine {
@@ -144,7 +144,7 @@ struct Machine {
   // The level that links two devices.
   int LevelBetween(int a, int b) const;
   const OperatorRates& Rates(OperatorKind kind, const std::string& op) const;
-  // How fast each of `threads` threads runs.
+  // Speed of each of `threads` threads, compared with one alone.
   double HostSpeed(int threads) const;
 };
 

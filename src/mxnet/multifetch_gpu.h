@@ -24,7 +24,7 @@ namespace tofu {
 
 void PublishOnGpu(int owner, const OpArrays& arrays);
 
-// What one region is made of: the arrays that hold the handles of its remote tiles, with
+// Sources of one region: the arrays that hold the handles of its remote tiles, with
 // their owners, then the local tiles.
 struct RegionSources {
   std::vector<const void*> arrays;

@@ -37,7 +37,7 @@ void Observe(Step step) {
   if (observer != nullptr) observer(static_cast<int>(step));
 }
 
-// What is made of a text, once per process.
+// Objects parsed from a text, once per process.
 template <typename Made>
 class MadeOnce {
  public:
@@ -71,7 +71,8 @@ struct Regions {
   std::vector<std::string> texts;  // of the specifications
 };
 
-// What one fetch assembles, and from where. Many fetches differ only in the owners.
+// Regions that one fetch assembles, and their sources. Many fetches differ only in the
+// owners.
 struct Prepared {
   FetchBundle bundle;
   const Regions& regions;

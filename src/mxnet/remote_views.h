@@ -1,4 +1,4 @@
-// What a fetch on a CPU context reads of other workers' arrays.
+// Views of other workers' arrays that a fetch on a CPU context reads.
 //
 // MXNet notes with every array in which of oneDNN's layouts it is. It looks at the note
 // whenever it hands an array to an operator, and operators that read the array write to

@@ -16,18 +16,18 @@ from tofu.lang.tracing import Shape
 
 __all__ = ["Part", "Split", "extent_of", "part_of", "parts_of"]
 
-Ranges = list[tuple[int, int]]  # per variable, inclusive
+Ranges = list[tuple[int, int]]  # first and last value, per variable
 Split = tuple[int, Union[int, tuple[int, ...]]]  # variable; number of equal parts, or sizes
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of an operator.
+    """A part of a split operator.
 
     Attributes:
         digits: the part's number at each split.
         inputs: the region of each input; it may reach outside if `fills` has a value.
-        fills: per input, the value outside it.
+        fills: per input, the value outside the tensor.
         zeros: per input, whether the part gets zeros instead.
         outputs: the region of each output.
         attributes: the operator's attributes in this part.
@@ -48,13 +48,13 @@ def parts_of(
     out_shapes: Sequence[Shape],
     splits: Sequence[Split],
 ) -> list[Part]:
-    """The parts of an operator.
+    """Splits an operator into parts.
 
     Args:
-        row: its row (``tofu.analysis.row_for``).
-        attributes: its attributes.
-        in_shapes: one per input.
-        out_shapes: one per output.
+        row: the operator's row (``tofu.analysis.row_for``).
+        attributes: the operator's attributes.
+        in_shapes: one shape per input.
+        out_shapes: one shape per output.
         splits: variable and number of parts per step, outermost first; the number must
             divide the extent left by the steps before. Or the parts' sizes, which must add
             up to that extent.
@@ -72,7 +72,7 @@ def part_of(
     splits: Sequence[Split],
     digits: tuple[int, ...],
 ) -> Part:
-    """One of ``parts_of``: that with these digits."""
+    """The part with these digits, one of ``parts_of``."""
     ranges: Ranges = [(0, extent_of(var["extent"], ins, outs) - 1) for var in row["vars"]]
     for (var, parts), digit in zip(splits, digits):
         low, high = ranges[var]
@@ -121,7 +121,7 @@ def _box(dims: Sequence[Any], shape: Shape, ranges: Ranges) -> Box:
 
 
 def _clipped(dims: Sequence[Any], shape: Shape, ranges: Ranges, split: set[int]) -> Box:
-    """The region within the tensor; whole along a dimension that nothing splits."""
+    """Clips a region to the tensor; whole along a dimension that nothing splits."""
     moving = [dim if dim is not None and _variables(dim) & split else None for dim in dims]
     return _box(moving, shape, ranges).clipped(shape)
 

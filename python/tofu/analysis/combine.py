@@ -1,4 +1,4 @@
-"""Case 2: may a reduction variable be split, and how do the parts combine?
+"""Decides whether a reduction variable may be split, and how the parts combine (case 2).
 
 Let ``e`` be an output's element, in which ``v`` is a reduction variable. Splitting ``v``
 is correct if ``e`` over the whole range is the reduction, by one reducer, of ``e`` over
@@ -31,7 +31,7 @@ _ZERO_AT_ZERO = ("neg", "add", "sub", "like")
 
 @dataclass(frozen=True)
 class Combination:
-    """How the parts of an output combine when a variable is split.
+    """Reduction that combines the parts of an output when a variable is split.
 
     Attributes:
         reducer: sum, max, min or prod; None: the output does not depend on the variable.
@@ -46,14 +46,14 @@ _FREE = Combination(None)
 
 
 def combination(body: ir.Expr, variable: str) -> Optional[Combination]:
-    """How parts of `body` combine when `variable`, bound inside it, is split.
+    """Finds how parts of `body` combine when `variable`, bound inside it, is split.
 
-    None if they do not.
+    Returns None if they do not combine.
     """
     found = _combine(body, variable)
     if found is None or not found.only_first:
         return found
-    # Tensors that are zeroed must not be read by the sum itself.
+    # The sum itself must not read tensors that are zeroed.
     inside = {e.slot for r in _reductions(body, variable) for e in ir.elements(r)}
     return None if inside & found.only_first else found
 

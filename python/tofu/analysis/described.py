@@ -1,4 +1,4 @@
-"""Where descriptions come from: tofu itself, installed packages, and the user's files."""
+"""Loads descriptions from tofu itself, installed packages, and the user's files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENTRY_POINTS = "tofu.operators"
 
 
 def description_of(op: str) -> Optional[Description]:
-    """The description of an operator. Loads packages and files if tofu has none itself.
+    """Returns an operator's description; loads packages and files if tofu itself has none.
 
     Raises:
         ConfigError: a package or file with descriptions cannot be loaded.
@@ -37,7 +37,7 @@ def description_of(op: str) -> Optional[Description]:
 
 
 def is_random(op: str) -> bool:
-    """Whether two runs of an operator may differ, as far as its description, or name, tells."""
+    """Whether two runs of an operator may differ, judging by its description or name."""
     description = description_of(op)
     if description is not None:
         return description.random
@@ -75,7 +75,7 @@ def _packages() -> Iterator[ModuleType]:
             yield point.load()
         except TofuError:
             raise
-        except Exception as error:  # whatever a package raises
+        except Exception as error:  # a package may raise anything
             raise ConfigError(
                 f"entry point {point.name} = {point.value} of {ENTRY_POINTS}: cannot be loaded "
                 f"({type(error).__name__}: {error}); fix or remove the package"
@@ -100,7 +100,7 @@ def _file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except TofuError:
         raise
-    except Exception as error:  # whatever the file raises
+    except Exception as error:  # a file may raise anything
         raise ConfigError(
             f"{path}: cannot be executed ({type(error).__name__}: {error}); expected Python with "
             "@tofu.op descriptions"

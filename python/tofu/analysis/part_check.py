@@ -1,10 +1,10 @@
-"""Checks a strategy: does the operator, run on a part, compute that part?
+"""Checks that an operator run on a strategy's part computes that part.
 
 A strategy runs *the same operator* on regions of its inputs, with the attributes that
 the description declares. So the description, executed again for the part's shapes and
 attributes, must match the whole operator's, shifted to the part: every index
 ``f(v + v.lo)`` minus the region's start must be the part's own ``f'(v)``, every constant
-and function must be the same, and every range the part's. If they differ (a mean divides
+and function the same, and every range the part's. If any differs (a mean divides
 by the part's own count, an offset is added twice, a stride no longer fits), the strategy
 is dropped. Both sides are affine in the part's bounds, so a few parts decide for all.
 """
@@ -40,8 +40,8 @@ class Instance:
         attributes: its attributes, as MXNet's strings.
         extents: each variable's extent.
         rewrites: the attributes that change in parts.
-        parts: the description executed for parts, by shapes and attributes; most parts of
-            a split are alike.
+        parts: cache of the description executed for parts, by shapes and attributes; most
+            parts of a split are alike.
     """
 
     description: Description
@@ -63,7 +63,7 @@ class _Own:
 
 
 def anchored(region: Optional[InputRegion]) -> Optional[InputRegion]:
-    """The region, starting where the operator starts to count its offsets.
+    """Moves a region's start to where the operator starts counting its offsets.
 
     A part of ``A[i + 2]`` adds the 2 to its own index again, so it gets A from ``i.lo``
     on, not from ``i.lo + 2``: an over-approximation of what it reads.
@@ -78,7 +78,7 @@ def anchored(region: Optional[InputRegion]) -> Optional[InputRegion]:
 
 
 def _offset(lo: Form) -> bool:
-    """Whether an index starts after its variables' start; a falling index does not."""
+    """Whether an index starts after its variables' start; a decreasing index does not."""
     return lo.const > 0 and lo.divisor == 1 and all(coef > 0 for _, _, coef in lo.terms)
 
 
@@ -120,7 +120,7 @@ def _own(
     outs: tuple[Shape, ...],
     attributes: Mapping[str, Any],
 ) -> Optional[_Own]:
-    """The description executed for a part; None if the operator is undefined on it."""
+    """Executes the description for a part; None if the operator is undefined on it."""
     key = ins, outs, tuple(sorted((name, str(value)) for name, value in attributes.items()))
     if key not in instance.parts:
         try:
@@ -174,7 +174,7 @@ def _input_box(
 ) -> Box:
     """The half-open box that the part gets, as the passes compute it.
 
-    It is whole along every dimension that no split variable moves along.
+    The box is whole along every dimension whose index no split variable moves.
     """
     if region is None:
         return Box.whole(shape)

@@ -1,4 +1,4 @@
-"""The result of an analysis, and its text: one row per strategy."""
+"""The result of an analysis, and its text with one row per strategy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class InputRegion:
 
 @dataclass(frozen=True)
 class OutputPart:
-    """How the parts of a split produce one output.
+    """Rule by which the parts of a split produce one output.
 
     Attributes:
         reducer: sum, max, min or prod; None for a concatenation or an output that every
@@ -56,11 +56,11 @@ class OutputPart:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to split the operator.
+    """A way to split the operator.
 
     Attributes:
         variable: the variable whose range is split.
-        outputs: how each output combines.
+        outputs: how the parts combine to each output.
         only_first: inputs that are zeros in every part except the first.
     """
 
@@ -71,7 +71,7 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The result for one description; ``str()`` of it is a table.
+    """The result for one description; ``str()`` prints it as a table.
 
     Attributes:
         trace: the executed description.
@@ -94,7 +94,7 @@ class Analysis:
 
 
 def _text(analysis: Analysis) -> str:
-    """One row per strategy: how the outputs combine, and what each part reads.
+    """A table with a row per strategy: how outputs combine, and the regions a part reads.
 
     ``b.lo..b.hi`` is a part's own range of ``b``, both ends inclusive; a name in capitals
     is the last index of a variable that is not split; ``:`` is a whole dimension.
@@ -139,7 +139,7 @@ def _interval(interval: Interval, variable: str) -> str:
 
 
 def _form(form: Form, variable: str) -> str:
-    """The form with 0 and the name in capitals as bounds of variables that are not split."""
+    """Writes a form; the bounds of unsplit variables are 0 and the name in capitals."""
     text = ""
     for name, bound, coef in form.terms:
         if name != variable and bound == 0:

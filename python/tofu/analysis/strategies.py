@@ -44,8 +44,8 @@ def analyze(
     """Find the strategies of a described operator, symbolic in the shapes.
 
     Args:
-        description: what ``@tofu.op`` made.
-        in_shapes: only for descriptions that read shapes or take any rank.
+        description: a description made by ``@tofu.op``.
+        in_shapes: needed only by descriptions that read shapes or take any rank.
         out_shapes: likewise.
         attributes: the operator's attributes, used as constants.
 
@@ -191,7 +191,7 @@ def _inside_floors(index: ir.Index) -> frozenset[str]:
 
 
 def _region(trace: Trace, slot: int) -> Optional[InputRegion]:
-    """The hull of everything read of an input."""
+    """The hull of all regions read of an input."""
     accesses = [e for out in trace.outputs for e in ir.elements(out.body) if e.slot == slot]
     if not accesses:
         return None
@@ -260,7 +260,7 @@ def _output_part(
 
 
 def _zeroed_alone(trace: Trace, variable: str, only_first: frozenset[int]) -> bool:
-    """Whether only outputs that allow it read the tensors given as zeros."""
+    """Whether the tensors given as zeros are read only by outputs that allow it."""
     for output in trace.outputs:
         reads = {e.slot for e in ir.elements(output.body)}
         found = None if variable in output.variables else combination(output.body, variable)
@@ -289,7 +289,7 @@ def _is_pointwise(trace: Trace) -> bool:
 def concrete_extents(
     trace: Trace, extents: Mapping[str, Extent], ins: Sequence[Shape], outs: Sequence[Shape]
 ) -> dict[str, int]:
-    """Every variable's extent for concrete shapes.
+    """Computes every variable's extent for concrete shapes.
 
     A variable that an output bounds may index a longer dimension of an input: the
     operator then reads only its beginning.

@@ -20,21 +20,21 @@ __all__ = ["WHOLE", "strategy_table", "table_document"]
 # The attribute of a node that must not be split; its value is the reason.
 WHOLE = "__tofu_whole__"
 
-# Of a row, and the shapes of its inputs and outputs: the row that takes its place.
+# Replaces a row, given the shapes of its operator's inputs and outputs.
 Restrict = Callable[[Row, Sequence[Shape], Sequence[Shape]], Row]
 
 
 def strategy_table(
     graph: _core.Graph, restrict: Optional[Restrict] = None
 ) -> tuple[_core.StrategyTable, dict[str, str]]:
-    """The strategies of every operator of a training graph.
+    """Builds the strategy table of a training graph.
 
     Args:
         graph: the graph.
-        restrict: leaves out the strategies of a row that a front end cannot run; None: none.
+        restrict: drops a row's strategies that a front end cannot run; None: keeps all.
 
     Returns the table, and the operators without a row, each with the reason ("" if it has no
-    description). A description that fails affects only its own operator.
+    description). A description that fails affects its own operator only.
 
     Raises:
         ConfigError: a file or package that should describe operators cannot be loaded.
@@ -46,10 +46,10 @@ def strategy_table(
 def table_document(
     graph: _core.Graph, restrict: Optional[Restrict] = None
 ) -> tuple[str, dict[str, str]]:
-    """The same, with the table as JSON (docs/formats.md)."""
+    """Builds the table as JSON (docs/formats.md); returns it with the operators without a row."""
     rows: list[Optional[Row]] = []
     undescribed: dict[str, str] = {}
-    seen: dict[Hashable, tuple[Optional[Row], str]] = {}  # one row for equal operators
+    seen: dict[Hashable, tuple[Optional[Row], str]] = {}  # equal operators share a row
     for node in graph.nodes:
         row = None
         if node.op:
@@ -89,7 +89,7 @@ def _listed(shapes: Sequence[Shape]) -> str:
 
 
 def _in_short(error: Exception, prefix: str) -> str:
-    """An error in short: its first line, its place, and what was found there."""
+    """Shortens an error to its first line, its place, and what was found there."""
     lines = [line.strip() for line in str(error).splitlines()]
     more = [line for line in lines if line.startswith(("found: ", "in "))]
     if isinstance(error, TofuError):

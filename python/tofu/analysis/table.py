@@ -28,7 +28,7 @@ __all__ = ["TABLE_VERSION", "Row", "described_name", "document", "row_for"]
 
 TABLE_VERSION = 1
 _FORMAT = "tofu-strategy-table"
-# Larger than a graph needs. Without a limit, every new batch size would take more memory.
+# More than one graph needs. Without a limit, every new batch size would take more memory.
 _ROWS_KEPT, _ANALYSES_KEPT = 4096, 1024
 _PARTS_TRIED = (2, 3, 5, 7)
 _CUSTOM = "Custom"
@@ -48,10 +48,10 @@ def row_for(
     """Return the strategy table's row of an operator, or None if it has no description.
 
     Args:
-        op: its name.
-        attrs: its attributes, as MXNet's strings.
-        input_shapes: one per input.
-        output_shapes: one per output, hidden ones included.
+        op: the operator's name.
+        attrs: the operator's attributes, as MXNet's strings.
+        input_shapes: one shape per input.
+        output_shapes: one shape per output, hidden ones included.
 
     Returns:
         A row (docs/formats.md), shared between calls: do not change it. Also None for
@@ -172,7 +172,7 @@ def _analysed(
 
 
 def _with_variables(rewrites: Iterable[Rewrite], names: tuple[str, ...]) -> tuple[Rewrite, ...]:
-    """Rewrites with `when` filled in."""
+    """Fills in `when` of rewrites."""
     result = []
     for rewrite in rewrites:
         when = rewrite.when
@@ -191,7 +191,7 @@ def _whole_ranges(instance: Instance) -> dict[str, tuple[int, int]]:
 
 
 def _splittable(instance: Instance) -> tuple[Strategy, ...]:
-    """The strategies that hold for parts of exactly these shapes, alone and together."""
+    """The strategies that hold for these exact shapes, alone and together."""
     found = [
         s
         for s in instance.analysis.strategies

@@ -1,7 +1,7 @@
-"""Index variables in words, for people: "ci" is "input channels".
+"""Describes index variables in words: "ci" is "input channels".
 
-A description may say what its variables stand for (``tofu.op(variables=...)``). Of others, the
-words are the dimension that they run over.
+A description may give words for its variables (``tofu.op(variables=...)``). The other variables
+are named after the dimension that they run over.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["place", "variable_words"]
 def variable_words(
     op: str, attrs: Mapping[str, str], ins: Sequence[Shape], outs: Sequence[Shape]
 ) -> dict[str, str]:
-    """What each index variable of an operator stands for; empty if it has no description.
+    """Returns index variable -> words; empty if the operator has no description.
 
     >>> variable_words("FullyConnected", {"num_hidden": "8"}, [(4, 6), (8, 6)], [(4, 8)])
     {'b0': 'batch', 'o': 'output features', 'i': 'input features'}
@@ -39,10 +39,10 @@ def variable_words(
 
 
 def place(extent: Any, description: Description, outputs: int) -> str:
-    """Where a variable runs: the dimension of an output or an input, or the number of its values.
+    """Names the dimension that a variable runs over, or else the number of its values.
 
     Args:
-        extent: its extent, as a row of the strategy table has it.
+        extent: the variable's extent, as in a row of the strategy table.
         description: the operator's description.
         outputs: the number of the operator's outputs.
     """

@@ -1,17 +1,17 @@
-"""The arithmetic of an operator, counted from its description.
+"""Counts an operator's arithmetic from its description.
 
     >>> from tofu.analysis.work import operator_work
     >>> operator_work("dot", {}, [(64, 32), (32, 64)], [(64, 64)])
     Work(kind='product', flops=262144.0)
 
-The description says how each element of an output is computed, so counting its operations for
-every value of its index variables gives those of the operator:
+The description says how each element of an output is computed, so the operator's operations are
+the element's, added up over all values of the index variables:
 
-* A scalar function is one operation, and one of n values is n - 1.
-* A reduction over n elements computes its body n times, and takes n operations more.
-* An opaque function takes as many as its largest slice has elements, shared by the elements of
-  its result: a softmax reads its row a few times. A derived gradient (lang.adjoint) multiplies its
-  slices with each other and adds the products up; the largest one's index follows from the
+* A scalar function is one operation; a function of n values is n - 1.
+* A reduction over n elements computes its body n times, plus n operations.
+* An opaque function takes one operation per element of its largest slice, shared by the elements
+  of its result: a softmax reads its row a few times. A derived gradient (lang.adjoint) multiplies
+  its slices with each other and adds up the products; the largest slice's index follows from the
   others'.
 """
 
@@ -37,19 +37,19 @@ WorkRecord = tuple[str, float, float]  # kind, FLOPs, bytes
 KINDS = ("product", "convolution", "reduction", "elementwise", "movement", "other")
 _GRADIENT = "gradient"  # the opaque function of lang.adjoint
 _SUMS_OF_PRODUCTS = ("product", "convolution")
-# Operations for each element read or written from which arithmetic, not memory, is the limit.
+# Operations per element read or written from which arithmetic, not memory, is the bottleneck.
 _DENSE = 8
-# In a description, but no work: ``like`` names a shape.
+# Functions of descriptions that do no work: ``like`` names a shape.
 _FREE = ("like",)
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """The work of an operator, without what it reads and writes.
+    """The arithmetic of an operator, without its reads and writes.
 
     Attributes:
-        kind: one of KINDS; "other" if only an opaque function tells what is computed, or there
-            is no description.
+        kind: one of KINDS; "other" if the operator is an opaque function, or has no
+            description.
         flops: operations on elements.
     """
 
@@ -63,13 +63,13 @@ UNKNOWN = Work("other", 0.0)
 def operator_work(
     op: str, attrs: Mapping[str, str], ins: Sequence[Shape], outs: Sequence[Shape]
 ) -> Work:
-    """Count the work of a call of an operator, or UNKNOWN for one whose description fails.
+    """Count the work of an operator's call; UNKNOWN if its description fails.
 
     Args:
-        op: its name.
-        attrs: its attributes, as MXNet's strings.
+        op: the operator's name.
+        attrs: the operator's attributes, as MXNet's strings.
         ins: one shape per input.
-        outs: one per output, hidden ones included.
+        outs: one shape per output, hidden ones included.
     """
     try:
         name, own = described_name(op, attrs)
@@ -81,7 +81,7 @@ def operator_work(
 def node_work(node: _core.Node) -> WorkRecord:
     """The work of a node: its kind, its FLOPs, and the bytes that it reads and writes.
 
-    What only moves elements reads as many as it writes, however large its inputs are.
+    An operator that only moves elements reads as many as it writes, however large its inputs.
     """
     work = operator_work(
         node.op, node.attrs, [shape for shape, _ in node.inputs], [s for s, _ in node.outputs]
@@ -127,10 +127,10 @@ class _Counter:
         ]
 
     def kind(self, *, is_dense: bool) -> str:
-        """What the outputs do; the first of KINDS that fits one of them.
+        """The first of KINDS that fits one of the outputs.
 
-        is_dense: whether there are enough operations for sums of products to be limited by
-            arithmetic; if not, they are reductions like others.
+        is_dense: whether sums of products have enough operations to be limited by
+            arithmetic; if not, they count as other reductions.
         """
         found = {_kind(out.body) for out in self._trace.outputs if out.like is None}
         if not is_dense and found & set(_SUMS_OF_PRODUCTS):
@@ -147,7 +147,7 @@ class _Counter:
             own = max(1, len(expr.args) - 1)
             return inside + (0 if expr.function in _FREE else own)
         if isinstance(expr, ir.Reduce):
-            adds = 0 if _is_gradient(expr.body) else 1  # a gradient's are counted with it
+            adds = 0 if _is_gradient(expr.body) else 1  # a gradient includes its additions
             return self._volume(expr.variables) * (inside + adds)
         if isinstance(expr, ir.OpaqueElement):
             return inside + self._opaque(expr)
@@ -163,7 +163,7 @@ class _Counter:
         return work / max(self._volume(names), 1.0)
 
     def _slice(self, element: ir.Element) -> float:
-        """The number of elements that an opaque function gets."""
+        """The number of elements of an opaque function's argument."""
         shape = self._ins[element.slot]
         return math.prod(
             float(size) for size, dim in zip(shape, element.dims) if isinstance(dim, ir.Whole)

@@ -1,4 +1,4 @@
-"""Descriptions of backward operators, derived from those of their forward operators.
+"""Derives descriptions of backward operators from their forward operators' descriptions.
 
 For an output ``O[v] = Sum_r X[A(v, r)] * others`` the gradient is
 ``gX[a] = Sum over every (v, r) with A(v, r) = a of gO[v] * others``. If all indices
@@ -28,7 +28,7 @@ _LINEAR = ("add", "sub", "neg")
 
 @dataclass(frozen=True)
 class _Occurrence:
-    """An element of the tensor, and what its derivative reads besides the output's gradient."""
+    """An element of the tensor, and the elements its derivative reads besides the gradient."""
 
     element: ir.Element
     factors: tuple[ir.Element, ...]
@@ -123,7 +123,7 @@ def _entangled(body: ir.Expr) -> frozenset[str]:
 
 
 def _reduced_not_linearly(expr: ir.Expr, linear: bool = True) -> Iterator[str]:
-    """The variables of reductions whose result, not only its elements, the derivative reads."""
+    """The variables of reductions whose result, not just its elements, the derivative reads."""
     if isinstance(expr, ir.Reduce):
         linear = linear and expr.kind == "sum"
         if not linear:
@@ -145,7 +145,7 @@ def _untangled(element: ir.Element, entangled: frozenset[str]) -> ir.Element:
 
 
 def _occurrences(expr: ir.Expr, slot: int) -> Iterator[_Occurrence]:
-    """Every place of the tensor, with the factors on the way to it."""
+    """Every occurrence of the tensor, with the factors on the way to it."""
     if isinstance(expr, ir.Element):
         if expr.slot == slot:
             yield _Occurrence(expr, (), (), True)

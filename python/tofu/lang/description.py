@@ -1,4 +1,4 @@
-"""``tofu.op``: a function of tensors that describes an operator."""
+"""``tofu.op`` turns a function of tensors into an operator's description."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Description:
     """An operator's description, made by ``tofu.op``.
 
     Attributes:
-        names: the operators that it describes.
+        names: the described operators.
         source: its place in the source code.
         random: whether two workers that both compute the whole get different results.
     """
@@ -99,7 +99,7 @@ class Description:
         """Make this description cover more operators, which compute the same.
 
         Args:
-            *names: the operators.
+            *names: the additional operators.
 
         Returns:
             The description.
@@ -118,11 +118,11 @@ class Description:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether it is one of tofu's own."""
+        """Whether the description is one of tofu's own."""
         return self._function.__module__.startswith(_SHIPPED)
 
     def words(self, variable: str) -> str:
-        """What an index variable stands for, or "" if the description does not say."""
+        """The meaning of an index variable, or "" if the description does not say."""
         return self._variables.get(variable) or self._variables.get(variable.rstrip(_DIGITS), "")
 
     def input_name(self, slot: int) -> str:
@@ -185,7 +185,7 @@ class Description:
     def rewrites(
         self, in_shapes: Sequence[Shape], attributes: Optional[Mapping[str, Any]] = None
     ) -> tuple[list[Rewrite], bool]:
-        """The attributes that change in parts, and whether the result depends on sizes."""
+        """Returns the attributes that change in parts, and whether they depend on sizes."""
         if not callable(self._rewrites):
             return list(self._rewrites), False
         use = ShapeUse()
@@ -215,7 +215,7 @@ class Description:
 
 
 def parse_attribute(value: Any, default: Any = inspect.Parameter.empty) -> Any:
-    """An attribute from MXNet's text: "(3, 3)", "True", "None", "64", "relu".
+    """Parses an attribute from MXNet's text: "(3, 3)", "True", "None", "64", "relu".
 
     "0" or "1" becomes a bool if the default is a bool; a number becomes a tuple if the
     default is a tuple.

@@ -1,6 +1,6 @@
-"""Example calls of operators, which lie beside their descriptions: data types and shorthands.
+"""Data types and shorthands for example calls, which stand beside operators' descriptions.
 
-Calls give dimensions that can be split in 2, 3 or 6 parts a multiple of 6 as size.
+A dimension that can be split has a multiple of 6 as its size, for 2, 3 or 6 parts.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Case:
         inputs: its inputs; for a backward operator, those of its forward operator.
         attrs: attributes, as MXNet's strings.
         forward: the forward operator of a backward one.
-        reads: what the backward operator reads: g0 the gradient of output 0, i0 the
+        reads: the backward operator's inputs: g0 the gradient of output 0, i0 the
             forward operator's input 0, o0 its output 0, z1 zeros like its output 1.
-        grads: the forward inputs that its outputs are the gradients of.
+        grads: the forward inputs whose gradients are its outputs.
         like: forward inputs shaped like something that the backward operator reads.
         forward_attrs: the forward operator's attributes if they differ; in a part their
             "shape" is that of the gradient of output 0.
@@ -53,7 +53,7 @@ class Case:
         hide: outputs that the operator refuses to compute.
         outputs: the number of outputs of the (forward) operator, including hidden ones.
         skip: outputs that are not compared (private workspaces, random values).
-        expect: exactly the variables that must be splittable; None: not checked.
+        expect: the variables that must be splittable, and no others; None: not checked.
         dtype: the type of inputs that have none.
         imperative: run by mx.nd, because the operator cannot be a node of a graph.
         shaped: for such operators, the inputs whose shapes the outputs have.
@@ -87,14 +87,14 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The operator, its shapes and attributes."""
+        """The operator with its shapes and attributes, as text."""
         shapes = "_".join("x".join(map(str, i.shape)) or "0" for i in self.inputs)
         attrs = ",".join(f"{k}={v}" for k, v in self.attrs.items())
         return f"{self.op}-{shapes}-{attrs}"
 
 
 def words(text: str) -> list[str]:
-    """The words of a text."""
+    """Splits a text into words."""
     return text.split()
 
 

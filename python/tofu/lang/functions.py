@@ -30,11 +30,11 @@ Extent = Union[int, Sequence[int]]
 
 
 def apply(function: str, *args: object) -> ValueHandle:
-    """A scalar function of values that the analysis knows nothing else about.
+    """Applies a scalar function that the analysis knows only by name.
 
     Args:
-        function: its name, for printing.
-        *args: values.
+        function: the function's name, for printing.
+        *args: its arguments.
     """
     return ValueHandle(ir.Call(function, tuple(to_expr(a) for a in args)))
 
@@ -70,12 +70,12 @@ def where(condition: object, a: object, b: object) -> ValueHandle:
 
 
 def like(value: object, *read: object) -> ValueHandle:
-    """``value``; the operator also needs the elements `read`, if only for their shape."""
+    """``value``, noting that the operator also needs the elements `read`, if only their shape."""
     return apply("like", value, *read)
 
 
 class Opaque:
-    """A function about which only its arguments are known.
+    """A function of which only the arguments are known.
 
     Called with elements and slices, it returns a tensor to index, or a value.
 

@@ -1,4 +1,4 @@
-"""Handles: the objects that a description's lambdas compute with.
+"""Handles, the objects that a description's lambdas compute with.
 
 Executing a description on handles executes it symbolically: operators build terms
 (``tofu.lang.ir``), and anything that the language lacks raises a TdlError that
@@ -237,11 +237,11 @@ class TensorHandle:
 
     @property
     def ones(self) -> tuple[bool, ...]:
-        """Which dimensions have size 1. Raises TdlError in an analysis without shapes."""
+        """Per dimension, whether its size is 1. Raises TdlError in an analysis without shapes."""
         return self.shape.ones
 
     def padded(self, fill: Union[int, str] = 0) -> TensorHandle:
-        """This tensor, with `fill` ("-inf" is allowed) read wherever an index is outside."""
+        """Returns the tensor padded: reads outside it give `fill` ("-inf" is allowed)."""
         return TensorHandle(self.slot, self.name, self._shape, str(fill))
 
     def __getitem__(self, key: object) -> ValueHandle:
@@ -289,7 +289,7 @@ class OpaqueHandle(ValueHandle):
 
 
 def to_index(item: object, where: Callable[[], str]) -> ir.Index:
-    """An index expression from a handle or an integer; `where` is for errors."""
+    """Converts a handle or an integer to an index expression; `where` locates errors."""
     if isinstance(item, IndexHandle):
         return item.index
     if _is_int(item):
@@ -304,7 +304,7 @@ def to_index(item: object, where: Callable[[], str]) -> ir.Index:
 
 
 def to_expr(item: object, *, slices: bool = False) -> ir.Expr:
-    """A value expression from a handle or a number; whole dimensions only with `slices`."""
+    """Converts a handle or a number to a value expression; slices only with `slices`."""
     if isinstance(item, ValueHandle):
         if not slices and not ir.is_scalar(item.node):
             raise fail(

@@ -52,7 +52,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Interval:
-    """From ``lo`` to ``hi``, inclusive."""
+    """The integers from ``lo`` to ``hi``, both included."""
 
     __slots__ = ("exact", "hi", "lo")
     lo: Form
@@ -61,7 +61,7 @@ class Interval:
 
     @property
     def variables(self) -> frozenset[str]:
-        """The variables whose bounds occur."""
+        """The variables whose bounds occur in the ends."""
         return frozenset(t[0] for t in self.lo.terms + self.hi.terms)
 
     def __str__(self) -> str:
@@ -71,8 +71,8 @@ class Interval:
 def interval_of(index: ir.Index) -> Interval:
     """The interval that ``index`` sweeps.
 
-    Exact if every variable occurs in one term only. If one occurs twice (inside and
-    outside a floor), the terms count as independent: an over-approximation.
+    Exact if every variable occurs in one term only. If a variable occurs twice (inside
+    and outside a floor), the terms count as independent: an over-approximation.
 
     Raises:
         InconclusiveError: the product of the divisors is too large for a form.
@@ -141,8 +141,8 @@ def _times(form: Form, factor: int) -> Form:
 def _add(a: Interval, b: Interval, *, independent: bool) -> Interval:
     """Exact for independent terms if at most one of them is a floor.
 
-    The sum of two floors is at most 1 below the floor of the sum, so the lower end is
-    lowered by that much.
+    The sum of two floors is at most 1 below the floor of the sum, so the lower end
+    drops by 1.
     """
     both = min(a.lo.divisor, b.lo.divisor) > 1 or min(a.hi.divisor, b.hi.divisor) > 1
     lo, hi = _sum(a.lo, b.lo), _sum(a.hi, b.hi)

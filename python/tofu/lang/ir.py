@@ -1,4 +1,4 @@
-"""The language's terms: index expressions and value expressions.
+"""Terms of the language: index expressions and value expressions.
 
 Semantics:
 
@@ -81,7 +81,7 @@ class Index:
 
     @property
     def variables(self) -> frozenset[str]:
-        """Every variable that occurs, inside floors too."""
+        """All variables in the index, including inside floors."""
         found: set[str] = set()
         for atom, _ in self.terms:
             found |= {atom} if isinstance(atom, str) else atom.index.variables
@@ -257,12 +257,12 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def elements(expr: Expr) -> Iterator[Element]:
-    """Every tensor element and slice that occurs in ``expr``."""
+    """All tensor elements and slices in ``expr``."""
     return (e for e in walk(expr) if isinstance(e, Element))
 
 
 def is_scalar(expr: Expr) -> bool:
-    """False for a slice, which only opaque functions take."""
+    """Whether ``expr`` is not a slice; only opaque functions take slices."""
     return not (isinstance(expr, Element) and any(isinstance(d, Whole) for d in expr.dims))
 
 

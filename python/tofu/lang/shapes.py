@@ -34,7 +34,7 @@ class KnownShape(tuple[int, ...]):
 
     @property
     def ones(self) -> tuple[bool, ...]:
-        """Which dimensions have size 1."""
+        """Per dimension, whether its size is 1."""
         return tuple(size == 1 for size in super().__iter__())
 
     def __getitem__(self, item: Any) -> Any:

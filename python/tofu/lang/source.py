@@ -52,8 +52,8 @@ class Source:
         """A TdlError about one sub-expression.
 
         Args:
-            what: what is wrong, in a few words.
-            found: the sub-expression.
+            what: the fault, in a few words.
+            found: the sub-expression at fault.
             allowed: what the language allows there, and what to do.
             line: the line at fault, or None for the whole description.
         """
@@ -72,11 +72,11 @@ current: contextvars.ContextVar[Optional[Source]] = contextvars.ContextVar(
 
 
 def fail(what: str, found: str, allowed: str, cause: Optional[BaseException] = None) -> TdlError:
-    """The error for the description that is being executed, at its current line.
+    """A TdlError about the description being executed, at its current line.
 
     Args:
-        what: what is wrong, in a few words.
-        found: the sub-expression.
+        what: the fault, in a few words.
+        found: the sub-expression at fault.
         allowed: what the language allows there.
         cause: Python's own error, whose line is shown instead.
     """

@@ -1,4 +1,4 @@
-"""The symbolic execution of a description: from its lambdas to terms."""
+"""Executes a description symbolically: turns its lambdas into terms."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class Reindex:
 class Unread:
     """An output that nothing reads.
 
-    Its elements are not described. MXNet may still need its shape, which is that of a part
-    of `tensor`: for example, the gradient of an input has the input's shape.
+    The description leaves out its elements. MXNet may still need its shape, which is that of a
+    part of `tensor`: for example, the gradient of an input has the input's shape.
 
     Args:
         tensor: an input.
@@ -99,7 +99,7 @@ class InputTrace:
 
 @dataclass(frozen=True)
 class OutputTrace:
-    """An output: its variables, its index in them (one per dimension), its element.
+    """An output: its variables, its index over them (one per dimension), its element.
 
     If nothing reads it, `like` is the input whose part gives its shape.
     """
@@ -112,7 +112,7 @@ class OutputTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """A description as terms.
+    """An executed description, as terms.
 
     Attributes:
         source: the description's place in the source code.
@@ -197,7 +197,7 @@ def _parameters(body: Callable[..., Any]) -> Parameters:
 def _signature(
     body: Union[Over, Callable[..., Any]], rank: Optional[int], where: str
 ) -> tuple[tuple[str, ...], Callable[[list[IndexHandle]], Any]]:
-    """A lambda's variables, ``*i`` expanded to the rank, and how to call it."""
+    """Returns a lambda's variables, ``*i`` expanded to the rank, and a way to call it."""
     if isinstance(body, Over):
         return body.names, lambda handles: body.function(*handles)
     plain = type(body) is FunctionType and not hasattr(body, "__wrapped__")

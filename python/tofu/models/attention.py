@@ -50,7 +50,7 @@ class Attention(nn.HybridBlock):  # type: ignore[misc]
         return self.project(F.reshape(F.transpose(heads, (0, 2, 1, 3)), (0, 0, -3)))
 
     def _split(self, F: Any, x: Any) -> Any:
-        """From `(batch, positions, units)` to `(batch * heads, positions, units / heads)`."""
+        """Map `(batch, positions, units)` to `(batch * heads, positions, units / heads)`."""
         heads = F.reshape(x, (0, 0, -4, self._heads, -1))
         return F.reshape(F.transpose(heads, (0, 2, 1, 3)), (-3, 0, 0))
 

@@ -29,8 +29,8 @@ class ModelGraph:
         name: the model's name.
         symbol: the forward graph; its output is the loss of each example.
         inputs: name to shape and data type, the label included.
-        parameters: the same for the weights.
-        aux: the same for auxiliary states, such as running statistics.
+        parameters: name to shape and data type of the weights.
+        aux: name to shape and data type of auxiliary states, such as running statistics.
     """
 
     name: str
@@ -52,7 +52,7 @@ class ModelGraph:
     def training_graphs(
         self, *, optimizer: Optional[str] = "sgd", on_gpus: bool = False
     ) -> Callable[[Optional[Collection[str]]], _core.Graph]:
-        """What makes training graphs, by the BatchNorms that stay whole."""
+        """A function that builds the training graph, given the BatchNorms that stay whole."""
         from tofu.mx.graphs.training_graph import training_graphs
 
         return training_graphs(

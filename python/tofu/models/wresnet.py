@@ -16,8 +16,8 @@ class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
     """Convolutions of 1x1, 3x3 and 1x1 around a shortcut.
 
     Args:
-        channels: of the two inner layers; the output has four times as many.
-        stride: of the first convolution.
+        channels: channels of the two inner layers; the output has four times as many.
+        stride: stride of the first convolution.
         project: whether the shortcut is a convolution, needed if the shape changes.
     """
 

@@ -35,11 +35,11 @@ class Layer:
     """A layer of a plan.
 
     Attributes:
-        name: what the names of its tensors and operators begin with.
+        name: the common start of its tensors' and operators' names.
         parameter_bytes: its parameters, whole: variables that an update changes.
         worker_bytes: the tiles of its tensors on one worker. Memory is used again, so a worker
             needs less than the sum over all layers.
-        fetched_bytes: what its operators fetch, by direction.
+        fetched_bytes: bytes that its operators fetch, by direction.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Layer:
 
     @property
     def total_bytes(self) -> int:
-        """What its operators fetch in a step."""
+        """Bytes that its operators fetch in a step."""
         return sum(self.fetched_bytes.values())
 
 
@@ -78,7 +78,7 @@ def layer_of(name: str, *, is_variable: bool = False) -> str:
 
 
 def direction_of(operator: OperatorPlan) -> str:
-    """Where in a step an operator runs: one of DIRECTIONS."""
+    """The part of a step in which an operator runs: one of DIRECTIONS."""
     if operator.node.endswith(_UPDATE):
         return "update"
     is_backward = _BACKWARD in operator.node or _ADDED.match(operator.node)

@@ -1,4 +1,4 @@
-"""How tensors are divided over the workers: the tiles of variables and heads.
+"""Layouts of tensors over the workers: the tiles of variables and heads.
 
     weight = variables_of(step)["fc1_weight"]
     weight.layout.boxes[0].shape      # worker 0's tile
@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How a tensor is divided.
+    """Division of a tensor into workers' tiles.
 
     Attributes:
         shape: the shape of the whole tensor.
@@ -60,7 +60,7 @@ class Head:
     Attributes:
         role: "output", "gradient:w", "aux:mean" or "update:w".
         layout: how it is divided.
-        numbers: for each worker, which head of the partitioned graph its tile is.
+        numbers: for each worker, the number of its tile's head in the partitioned graph.
     """
 
     role: str
@@ -85,9 +85,9 @@ def heads_of(records: Iterable[tuple[Any, ...]]) -> list[Head]:
 
 
 def cuts_of(layout: Layout, parts: Sequence[int]) -> Optional[tuple[int, ...]]:
-    """The dimension that each step cuts to arrive at a layout, -1 where none; None: no way.
+    """The dimension that each step cuts to reach a layout, -1 for none; None if no cuts do.
 
-    parts: into how many parts each step cuts.
+    parts: number of parts of each step.
     """
     cuts, stride = [], len(layout.boxes)
     for count in parts:

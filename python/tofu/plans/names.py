@@ -5,7 +5,7 @@
 
 An operator that tofu takes apart gives its stages names of its own: ``net_norm0_fwd::mean`` and
 ``net_norm0_fwd_backward::mean``. People read them as "net_norm0: mean" and "net_norm0: gradient,
-mean", and can give them like that.
+mean", and may write them so.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def readable(name: str) -> str:
 
 
 def near_text(name: str, known: Collection[str]) -> str:
-    """A guess at what was meant by a name that stands for nothing; may be empty."""
+    """Suggests a known name close to an unknown one; may be empty."""
     known = [readable(each) for each in known]
     ends = [each for each in known if each.endswith(f"_{name}")]
     near = ends or difflib.get_close_matches(name, known, n=_CLOSE_NAMES, cutoff=0.4)

@@ -1,4 +1,4 @@
-"""What a worker holds over a training step, and at its worst moment."""
+"""Memory of a worker over a training step, and at its worst moment."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Peak:
         fixed_bytes: parameters, auxiliary and optimizer states, and inputs: there all the time.
         nodes: the nodes that it runs, in order.
         bytes: for each node, the tensors between operators that are alive while it runs.
-        held: those alive at the worst moment, largest first.
-        allocated_bytes: what MXNet allocates for such tensors, with the space that it cannot
-            use again; 0 if unknown.
+        held: the tensors alive at the worst moment, largest first.
+        allocated_bytes: bytes that MXNet allocates for such tensors, including space that it
+            cannot reuse; 0 if unknown.
     """
 
     worker: int
@@ -55,7 +55,7 @@ class Peak:
 
     @property
     def moment(self) -> int:
-        """Which of `nodes` runs at the worst moment."""
+        """Index in `nodes` of the node that runs at the worst moment."""
         return max(range(len(self.bytes)), key=self.bytes.__getitem__, default=0)
 
 

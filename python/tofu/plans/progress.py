@@ -1,4 +1,4 @@
-"""Says on standard error what a command that takes long does.
+"""Reports the progress of long commands on standard error.
 
 A search shows what it has found and the time left, from the first second on; other stages show what
 they do and for how long, from two seconds on. A terminal gets one line that changes. With
@@ -62,9 +62,9 @@ def stage(doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def following(limit_s: float, *, of_time: bool = False) -> Iterator[Optional[Heard]]:
-    """What a search calls with its stage, the bytes of its best plan (or None), and its bound.
+    """Yields a callback for a search's stage, its best plan's bytes (or None), and its bound.
 
-    None if nothing is to be shown. of_time: the cost is nanoseconds instead of bytes.
+    Yields None if nothing is to be shown. of_time: the cost is nanoseconds instead of bytes.
     """
     level = Config.from_environment().log_level
     if level == "quiet" or not (is_terminal() or level == "debug"):
@@ -123,7 +123,7 @@ class _Follower:
         return time.monotonic() - self._begin
 
     def line(self) -> Optional[str]:
-        """What to show; None if there is nothing new."""
+        """The line to show; None if there is nothing new."""
         raise NotImplementedError
 
     def run(self) -> None:
@@ -194,7 +194,7 @@ def text(
     *,
     of_time: bool = False,
 ) -> str:
-    """One line: "search 12 s, 48 s left: best 1.2 GiB, bound 1.1 GiB, gap 9.1%; step 2 of 3"."""
+    """A line: "search 12 s, 48 s left: best 1.2 GiB, bound 1.1 GiB, gap 9.1%; step 2 of 3"."""
 
     def form(cost: int) -> str:
         return format_seconds(cost / 1e9) if of_time else format_bytes(cost)

@@ -30,7 +30,7 @@ from .simulation import WorkRecord, node_work
 
 __all__ = ["MODELS", "Measured", "calibrate", "machine_document", "rate_tables"]
 
-# What is measured: models, and the batch sizes of each.
+# Models to measure, and the batch sizes of each.
 MODELS: tuple[tuple[Callable[[], Model], tuple[int, ...], bool], ...] = (
     (lambda: make_wresnet(50, 1, image=64), (2, 16), False),
     (lambda: make_wresnet(50, 3, image=32), (4,), False),
@@ -43,7 +43,7 @@ MODELS: tuple[tuple[Callable[[], Model], tuple[int, ...], bool], ...] = (
 _DEVICES = 64  # contexts that a machine file offers: any number of them share the cores
 _COPY_BYTES = tuple(4**power for power in range(5, 13))  # 1 KiB to 16 MiB
 _AT_ONCE_BYTES = 4 * 2**20
-# How many calls are measured of those whose FLOPs and bytes differ by less than a factor.
+# Number of calls to measure among calls whose FLOPs and bytes differ by less than a factor.
 _CALLS = 2
 _BUCKET = 4.0
 _SMALLEST_BYTES = 2**10
@@ -131,7 +131,7 @@ def _at_once(engine: Engine) -> tuple[int, list[float]]:
 
 
 def _copies(engine: Engine) -> list[tuple[int, int, float]]:
-    """Bytes, workers that copy at once, and seconds of each."""
+    """Measures copies: bytes, number of workers that copy at once, and seconds of each."""
     cores = min(len(os.sched_getaffinity(0)), 8)
     alone = [(size, 1, fetch_seconds(size, engine, workers=2)) for size in _COPY_BYTES]
     together = fetch_seconds(_AT_ONCE_BYTES, engine, workers=max(cores, 2))
@@ -154,7 +154,7 @@ def machine_document(
         engine: the engine's costs.
         measured: calls of operators.
         cores: the number of cores.
-        speeds: of each of 1, 2, ... workers, compared with one alone.
+        speeds: speed of each of 1, 2, ... workers, compared with one alone.
         copies: bytes, workers that copy at once, and the seconds of each.
     """
     page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
@@ -219,7 +219,7 @@ def rate_tables(measured: Sequence[Measured]) -> list[dict[str, Any]]:
 
 
 def _best_flops_per_byte(rows: Sequence[Sequence[float]]) -> float:
-    """How many FLOPs a byte amounts to, for calls to predict each other best.
+    """FLOPs that a byte is worth, chosen so that calls predict each other best.
 
     Args:
         rows: FLOPs, bytes and seconds of each call.

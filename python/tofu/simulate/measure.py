@@ -29,17 +29,17 @@ _REPEATS = 3
 # Arrays of a measurement together; those that do not fit a cache are read from memory.
 _ARRAY_BYTES = 32 * 2**20
 _ENGINE_NODES = 2000
-_ENOUGH_S = 0.01  # of a measurement
+_ENOUGH_S = 0.01  # shortest measurement
 _UPDATES = {"sgd_update": "multi_sgd_update", "sgd_mom_update": "multi_sgd_mom_update"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """What MXNet's engine costs, in seconds of processor time for each operator.
+    """Cost of MXNet's engine, in seconds of processor time per operator.
 
     Attributes:
-        push_s: on the script's thread.
-        launch_s: on the worker's thread.
+        push_s: cost on the script's thread.
+        launch_s: cost on the worker's thread.
     """
 
     push_s: float
@@ -157,8 +157,8 @@ def node_seconds(node: _core.Node, engine: Engine, *, workers: int = 1) -> float
 
     Args:
         node: of any graph; its call is measured, on arrays of its own.
-        engine: what to subtract.
-        workers: how many contexts run it at the same time.
+        engine: the engine's cost, which is subtracted.
+        workers: number of contexts that run the operator at the same time.
 
     Raises:
         MXNetError: MXNet computes neither all outputs nor only the last one.

@@ -1,4 +1,4 @@
-"""Simulates the training step of a plan: what MXNet would run, on a machine that is described.
+"""Simulates a plan's training step as MXNet would run it, on a described machine.
 
     found = simulate_plan(plan, read_machine("p2.8xlarge"), fetch="plain")
     found.step_seconds
@@ -48,7 +48,7 @@ class Simulation:
         step_seconds: from the script's first operator to the end of the last.
         script_seconds: when the script's thread had handed over every operator.
         operations: operators, or segments of them, that MXNet's engine ran.
-        memory_bytes: what a device of the machine has.
+        memory_bytes: memory of a device of the machine.
         workers: time and memory of each worker.
         links: time and bytes of each group of links that was used.
         critical_path: the operations, each waiting for the one before, that took the whole step.
@@ -133,7 +133,7 @@ def step_graphs(
 
 
 def _one_after_the_other(first: Simulation, second: Simulation) -> Simulation:
-    """Both, with the memory of the second, whose variables are what the first computes."""
+    """Joins two simulations; memory is the second's, whose variables the first computes."""
     workers = [
         {
             **after,
@@ -217,7 +217,7 @@ def simulate_graph(
 
 
 def _shortened(path: Mapping[str, Any]) -> dict[str, Any]:
-    """The critical path with the operators that took longest, instead of all."""
+    """The critical path, cut down to the operators that took longest."""
     operators = [
         {"name": name, "op": op, "worker": worker, "begin": begin, "seconds": end - begin}
         for name, op, worker, begin, end in path["operations"]

@@ -1,8 +1,8 @@
-"""When the tiles of a pass move: those that can wait, or start early, go with others.
+"""Batches the moves of a pass: tiles that can wait or start early travel with others.
 
 An exchange costs a message to every rank, however small it is. So a move whose result nothing
-needs yet, such as a gradient's, waits for one that is needed; and a move that is needed soon, such
-as a parameter's, goes along with it. What waits or comes early takes memory, so it is limited.
+needs yet, such as a gradient's, waits for a move that is needed; and a move that is needed soon,
+such as a parameter's, goes along with it. Waiting and early tiles take memory, so a limit applies.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tofu.torch.redistribution import Placement
 
 __all__ = ["BATCH_BYTES", "Task", "batched", "reordered"]
 
-# What a rank keeps waiting, or receives early, at most.
+# The most bytes that a rank keeps waiting, or receives early.
 BATCH_BYTES = 4 << 20
 
 
 @dataclass
 class Task:
-    """A move.
+    """A move of a tensor between placements, and when it can happen.
 
     Attributes:
         entry: the tensor.
         source, target: placements before and after.
-        bytes: what a rank keeps while it waits, and receives.
-        ready: the number of the call that makes it, -1 if it is there from the begin.
-        due: the number of the call that needs the result; that of calls for the end.
-        after: the task that makes its source.
-        messages: the messages that it takes part in: its stages, and whether each is an all-reduce.
+        bytes: bytes that a rank keeps while the move waits, and receives.
+        ready: number of the call that makes the tensor; -1: it exists from the start.
+        due: number of the call that needs the result; the number of calls: the end of the pass.
+        after: the task that makes the source.
+        messages: the messages that the move joins: its stages, and whether each is an all-reduce.
     """
 
     entry: Entry
@@ -49,12 +49,12 @@ class Task:
 def batched(
     tasks: Sequence[Task], count: int, limit: int = BATCH_BYTES
 ) -> list[list[tuple[Task, ...]]]:
-    """The exchanges before each of `count` calls, and after the last one; each of several moves.
+    """The moves to exchange together before each of `count` calls, and after the last one.
 
     Args:
         tasks: the moves.
         count: the number of calls.
-        limit: what may wait, and what may come early, in bytes.
+        limit: most bytes that may wait, and most that may come early.
     """
     for task in tasks:
         if task.after is not None:
@@ -66,25 +66,25 @@ def batched(
         due.setdefault(task.due, []).append(task)
     waiting: list[Task] = []
     left = {id(task) for task in tasks}
-    found: list[list[tuple[Task, ...]]] = []
+    batches: list[list[tuple[Task, ...]]] = []
     for number in range(count + 1):
         waiting += made.get(number, [])
-        found.append([])
+        batches.append([])
         while True:
             needed = [task for task in due.get(number, []) if id(task) in left]
             batch = _batch(waiting, needed, left, limit)
             if not batch:
                 break
-            found[-1].append(tuple(batch))
+            batches[-1].append(tuple(batch))
             left -= {id(task) for task in batch}
             waiting = [task for task in waiting if id(task) in left]
-    return found
+    return batches
 
 
 def _batch(
     waiting: Sequence[Task], needed: Sequence[Task], left: set[int], limit: int
 ) -> list[Task]:
-    """The moves that go together now; none if there is no need."""
+    """The moves to exchange now; none if no call needs one."""
     can = [task for task in waiting if task.after is None or id(task.after) not in left]
     held = [task for task in can if task.ready >= 0]
     if not needed:
@@ -96,7 +96,7 @@ def _batch(
     for task in sorted(can, key=lambda task: task.due):
         if id(task) in wanted or task.bytes == 0:  # without a message there is no hurry
             continue
-        if not task.messages <= sent:  # it would add one: better those of several tasks at once
+        if not task.messages <= sent:  # it would add a message, which later tasks could share
             continue
         size += task.bytes
         if size > limit:
@@ -106,7 +106,7 @@ def _batch(
 
 
 def reordered(operators: Sequence[Operator]) -> list[Operator]:
-    """The operators of a pass: views of what is there first, and moves of its results last.
+    """Reorders a pass: views of existing tensors first, movements of its results last.
 
     A parameter's or a gradient's exchange can then go with others, although operators read it
     through a transpose.

@@ -1,4 +1,4 @@
-"""How an ATen operator is called, on whole tensors or on tiles."""
+"""Calls ATen operators on whole tensors or on tiles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TILES_MAY_NEED = {
 
 
 def function_of(operator: Operator) -> Any:
-    """What to call for an operator."""
+    """The function that runs an operator."""
     return _TILES_MAY_NEED.get(operator.target, operator.target)
 
 
@@ -41,7 +41,7 @@ def is_random(operator: Operator) -> bool:
 def arguments_of(
     operator: Operator, changed: Mapping[str, str], device: str
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments by position and by name, to be ``filled``, with those that a part changes."""
+    """Arguments by position and by name, to be ``filled``, with a part's changes applied."""
     numbers = iter(range(len(operator.inputs)))
 
     def numbered(value: Any) -> Any:
@@ -69,7 +69,7 @@ def arguments_of(
 
 
 def filled(value: Any, values: Sequence[Any]) -> Any:
-    """An argument with the values of inputs in their places."""
+    """Replaces the inputs in an argument by their values."""
     if isinstance(value, _Input):
         return values[value.number]
     if isinstance(value, list):

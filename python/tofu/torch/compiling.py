@@ -1,4 +1,4 @@
-"""Compiles what a rank computes between two exchanges with ``torch.compile``.
+"""Compiles a rank's calls between two exchanges with ``torch.compile``.
 
 The calls of a segment become one function of the tiles that they read. Calls that draw random
 numbers stay as they are: their seeds depend on the rank.
@@ -15,15 +15,15 @@ from tofu.torch.calls import filled
 
 __all__ = ["Key", "Segment", "segments"]
 
-Key = tuple[Any, Any]  # a tensor, and how it is placed
+Key = tuple[Any, Any]  # a tensor and its placement
 
 
 class Segment:
     """A run of calls as one compiled function.
 
     Args:
-        calls: what it computes.
-        kept: the tensors that are needed after it.
+        calls: the calls that the function runs.
+        kept: tensors that are needed after the segment.
     """
 
     def __init__(self, calls: Sequence[Any], kept: set[Any]) -> None:
@@ -53,7 +53,7 @@ class Segment:
         self._function = torch.compile(module, dynamic=False, fullgraph=True)
 
     def __call__(self, tiles: Sequence[Any]) -> Sequence[Any]:
-        """What the calls make, in the order of `makes`, from tiles in the order of `reads`."""
+        """Run the calls on tiles in the order of `reads`; returns tiles in the order of `makes`."""
         made: Sequence[Any] = self._function(*tiles)
         return made
 
@@ -68,20 +68,20 @@ def _is_list(function: Any) -> bool:
 
 
 def segments(calls: Sequence[Any], starts: Sequence[int], kept: set[Any]) -> dict[int, Any]:
-    """The compiled segments of a pass, by the number of their first call, with that after the last.
+    """Compiles the segments of a pass: number of the first call -> segment and number of its end.
 
     Args:
         calls: the calls of the pass.
         starts: the calls before which something is exchanged.
         kept: the tensors that are needed after the pass.
     """
-    found: dict[int, Any] = {}
+    compiled: dict[int, Any] = {}
     bounds = sorted({0, *starts, len(calls)} | _random(calls))
     for begin, end in zip(bounds, bounds[1:]):
         if end - begin > 1:
             later = {entry for call in calls[end:] for entry, _, _ in call.inputs}
-            found[begin] = end, Segment(calls[begin:end], kept | later)
-    return found
+            compiled[begin] = end, Segment(calls[begin:end], kept | later)
+    return compiled
 
 
 def _random(calls: Sequence[Any]) -> set[int]:

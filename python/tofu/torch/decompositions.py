@@ -1,7 +1,7 @@
-"""Operators that are taken apart before planning, because no part of them could be shared.
+"""Decomposes operators that workers could not share before a module is planned.
 
-A mean divides by the number of elements, and a batch norm needs statistics of the whole batch: as
-sums, workers can share them. Everything else is planned as torch runs it.
+A mean divides by the number of elements, and a batch norm needs statistics of the whole batch;
+written as sums, workers can share both. Everything else is planned as torch runs it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Tensor = Any  # torch.Tensor, whose methods are untyped
 
 @functools.cache
 def table() -> dict[Any, Callable[..., Any]]:
-    """The decompositions, by operator."""
+    """Returns operator -> decomposition."""
     return {**get_decompositions(_TORCHS), **_OURS}
 
 
-# Those of torch that end in sums and element-wise operators.
+# torch's own decompositions into sums and element-wise operators.
 _TORCHS = (
     aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward,
     aten.nll_loss2d_backward, aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss,

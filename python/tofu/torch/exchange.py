@@ -29,18 +29,18 @@ _COMBINE = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod"
 
 
 def to_dtensor(placement: Placement) -> tuple[Any, ...]:
-    """A placement without terms as DTensor's."""
+    """Converts a placement without terms to DTensor's."""
     return tuple(Replicate() if cut == WHOLE else Shard(int(cut)) for cut in placement)
 
 
 def of_dtensor(placements: Sequence[Any]) -> Placement:
-    """DTensor's placements, without terms, as ours."""
+    """Converts DTensor's placements, without terms, to ours."""
     return tuple(placement.dim if placement.is_shard() else WHOLE for placement in placements)
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A box that another rank and this one have in common, counted from the tile's begin."""
+    """A box that this rank shares with another, relative to the start of the tile."""
 
     rank: int
     slices: tuple[slice, ...]
@@ -49,13 +49,13 @@ class _Piece:
 
 @dataclass(frozen=True)
 class Transfers:
-    """What this rank does in a stage.
+    """Pieces that this rank sends and receives in a stage.
 
     Attributes:
-        sends: pieces of the own tile.
-        receives: pieces of the new tile, by term, each with its place in the own tile.
-        shape: that of the new tile.
-        reduction: how terms are put together.
+        sends: pieces of the old tile.
+        receives: pieces of the new tile, by term, each with its place in the old tile.
+        shape: the new tile's shape.
+        reduction: the reduction that combines the terms.
     """
 
     sends: tuple[_Piece, ...]
@@ -69,8 +69,8 @@ class Moving:
     """A tile that gets another placement.
 
     Attributes:
-        tile: this rank's.
-        shape: that of the whole tensor.
+        tile: this rank's tile.
+        shape: shape of the whole tensor.
         source, target: placements before and after.
     """
 
@@ -84,7 +84,8 @@ class Exchange:
     """Moves tiles between the ranks of a mesh, and counts the bytes that this rank receives.
 
     Attributes:
-        received_bytes: so far; of an all-reduce over k ranks 2 (k - 1) / k of the tensor.
+        received_bytes: bytes received so far; an all-reduce over k ranks counts 2 (k - 1) / k of
+            the tensor.
     """
 
     def __init__(self, mesh: DeviceMesh) -> None:
@@ -97,11 +98,11 @@ class Exchange:
         self._transfers = functools.cache(self._planned)
 
     def move(self, tile: Any, shape: Sequence[int], source: Placement, target: Placement) -> Any:
-        """This rank's tile in another placement; all ranks call it in the same order."""
+        """Bring a tile to another placement; all ranks must call this in the same order."""
         return self.move_all([Moving(tile, tuple(shape), source, target)])[0]
 
     def move_all(self, moving: Sequence[Moving]) -> list[Any]:
-        """Several tiles in other placements, with one message to every rank for each stage."""
+        """Bring several tiles to other placements, with one message per rank and stage."""
         tiles = [each.tile for each in moving]
         routes = [route(m.shape, m.source, m.target, self._sizes) for m in moving]
         for number in range(max(map(len, routes), default=0)):
@@ -118,7 +119,7 @@ class Exchange:
         return tiles
 
     def _all_reduce(self, tiles: list[Any], stages: Sequence[tuple[int, Stage]]) -> None:
-        """Reduce tiles, those of one kind together."""
+        """All-reduce tiles; tiles of one kind share a message."""
         kinds: dict[Any, list[int]] = {}
         for k, stage in stages:
             kind = stage.all_reduce, stage.reduction, tiles[k].dtype
@@ -133,7 +134,7 @@ class Exchange:
                 tiles[k] = part.view(tiles[k].shape)
 
     def _swap(self, tiles: list[Any], swapped: Sequence[tuple[int, Transfers]]) -> None:
-        """Send and receive pieces, and put new tiles together."""
+        """Send and receive pieces, and assemble the new tiles."""
         me = self.mesh.get_rank()
         wanted: dict[int, list[tuple[Any, torch.dtype]]] = {}
         for k, transfers in swapped:
@@ -151,7 +152,7 @@ class Exchange:
     def _messages(
         self, tiles: Sequence[Any], swapped: Sequence[tuple[int, Transfers]]
     ) -> dict[int, Any]:
-        """What to send, by rank."""
+        """Returns rank -> message for it."""
         me = self.mesh.get_rank()
         sent: dict[int, list[Any]] = {}
         for k, transfers in swapped:
@@ -175,7 +176,7 @@ class Exchange:
                     work.wait()
 
     def _joined(self, tile: Any, transfers: Transfers, received: Mapping[int, Message]) -> Any:
-        """A new tile, of the pieces of all its terms."""
+        """Assembles a new tile from the pieces of all its terms."""
         me = self.mesh.get_rank()
         result = None
         for term in transfers.receives:
@@ -192,7 +193,7 @@ class Exchange:
     def _fill(
         self, value: Any, tile: Any, term: Sequence[Any], received: Mapping[int, Message]
     ) -> None:
-        """Copy the pieces of a term to where they lie in a new tile."""
+        """Copy the pieces of a term to their places in a new tile."""
         for piece, inside in term:
             own = piece.rank == self.mesh.get_rank()
             value[piece.slices] = tile[inside] if own else received[piece.rank].next()
@@ -226,7 +227,7 @@ class Exchange:
         return itertools.product(*map(range, self._sizes))
 
     def _serves(self, source: Layout, giver: tuple[int, ...], taker: tuple[int, ...]) -> bool:
-        """Whether a rank takes from another: of equal tiles, it takes from the one nearest."""
+        """Whether `taker` reads from `giver`, the nearest of the ranks with equal tiles."""
         return all(
             giver[dim] == taker[dim]
             for dim in range(len(self._sizes))
@@ -246,22 +247,22 @@ def _slices(box: Box) -> tuple[slice, ...]:
     return tuple(slice(low, high) for low, high in box)
 
 
-# Pieces in a message begin at multiples of this, so that they can be seen as their type.
+# Pieces in a message begin at multiples of this, so that each can be viewed as its own type.
 _ALIGNMENT = 16
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:
-    """Where pieces of these bytes begin in a message, and where it ends."""
+    """Offsets of pieces of these sizes in a message, and the end of the message."""
     return list(itertools.accumulate((-(-n // _ALIGNMENT) * _ALIGNMENT for n in sizes), initial=0))
 
 
 def _bytes_of(tensor: Any) -> Any:
-    """A contiguous tensor's bytes: backends do not know all types."""
+    """Views a contiguous tensor as bytes: backends do not support all types."""
     return tensor.reshape(-1).view(torch.uint8)
 
 
 def _packed(parts: Sequence[Any]) -> Any:
-    """Pieces as one message."""
+    """Packs pieces into one message."""
     starts = _starts([part.nbytes for part in parts])
     if len(parts) == 1 and starts[-1] == parts[0].nbytes:
         return _bytes_of(parts[0].contiguous())
@@ -277,7 +278,7 @@ class Message:
 
     Attributes:
         buffer: its bytes.
-        received_bytes: those of its pieces.
+        received_bytes: bytes of its pieces, without padding.
     """
 
     def __init__(self, pieces: Sequence[tuple[Any, torch.dtype]], device: str) -> None:
@@ -288,15 +289,15 @@ class Message:
         self._left = iter(zip(starts, sizes, pieces))
 
     def next(self) -> Any:
-        """The next piece, within the message."""
+        """The next piece, as a view of the message."""
         start, size, (shape, dtype) = next(self._left)
         return self.buffer[start : start + size].view(dtype).view(shape)
 
     def skip(self) -> None:
-        """Leave out the next piece."""
+        """Skip the next piece."""
         next(self._left)
 
     def take(self) -> Any:
-        """The next piece; it does not keep the others alive."""
+        """The next piece, without keeping the others alive."""
         piece = self.next()
         return piece if piece.nbytes > len(self.buffer) - _ALIGNMENT else piece.clone()

@@ -1,4 +1,4 @@
-"""The modules that ``tofu plan --mesh`` takes: what a function returns, or a saved program."""
+"""Loads modules for ``tofu plan --mesh``: from a function, or from a saved program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXPECTED = "expected package.module:function, which returns a module and its in
 
 
 def load(target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-    """A module, its example inputs by position, and those by name.
+    """Loads a module with its example inputs, by position and by name.
 
     Args:
         target: ``package.module:function``, whose function returns a module and a tuple of inputs,

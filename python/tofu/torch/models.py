@@ -1,6 +1,7 @@
 """Small modules that compute a loss, with example inputs: for verification and tests.
 
-``MODELS["gpt"](torch.float64)`` makes one and its inputs. Together they call every family.
+``MODELS["gpt"](torch.float64)`` makes a module and its inputs. Together the modules call every
+family of operators.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _Mlp(nn.Module):
 
 
 class _Gpt(nn.Module):
-    """A decoder of causal attention."""
+    """A decoder with causal attention."""
 
     def __init__(self, words: int, length: int, width: int, heads: int, layers: int) -> None:
         super().__init__()
@@ -114,7 +115,7 @@ class _ResNet(nn.Module):
 
 
 class _Unet(nn.Module):
-    """Down and up again, with joins: group norms, depthwise and transposed convolutions."""
+    """A U-Net with group norms, depthwise and transposed convolutions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +137,7 @@ class _Unet(nn.Module):
 
 
 class _Lstm(nn.Module):
-    """Two layers over a sequence of words."""
+    """A two-layer LSTM over a sequence of words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,7 +152,7 @@ class _Lstm(nn.Module):
 
 
 class _Transformer(nn.Module):
-    """Encoder and decoder with masks."""
+    """An encoder and a decoder with masks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +169,7 @@ class _Transformer(nn.Module):
 
 
 class _Llama(nn.Module):
-    """A decoder with rotated queries, fewer keys than queries, and gated layers."""
+    """A decoder with rotary embeddings, fewer key heads than query heads, and gated layers."""
 
     def __init__(
         self, words: int, width: int, heads: int, groups: int, inner: int, layers: int
@@ -313,8 +314,8 @@ def _llama_8b(dtype: torch.dtype) -> Made:
     return _Llama(128256, 4096, 32, 8, 14336, 32).to(dtype), (words, label)
 
 
-# A module and its inputs for a type of parameters; the last four are of real size, and are made
-# under torch.device("meta").
+# name -> function from a type of parameters to a module and its inputs. The last four modules are
+# of real size; make them under torch.device("meta").
 MODELS: Mapping[str, Callable[[torch.dtype], Made]] = {
     "mlp": _mlp,
     "gpt": _gpt,

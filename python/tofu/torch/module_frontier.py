@@ -1,4 +1,4 @@
-"""Plans of a module that trade what is communicated against what a rank holds."""
+"""Finds plans of a module that trade communication against a rank's memory."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def frontier_of(
     rivals: Optional[Mapping[str, SearchOptions]] = None,
     exact: bool = True,
 ) -> list[Point]:
-    """All plans found, with the step's predicted time if there is a machine.
+    """Returns all plans found, with the step's predicted time if a machine is given.
 
     Args:
-        planning: what to plan.
+        planning: the module and the options to plan it with.
         limits: number of memory limits to search within.
-        most_bytes: plans that hold more are left out; None: none are.
-        rivals: how to search the plans to compare with, by name.
-        exact: whether to count what a rank's program holds; else the search's estimate.
+        most_bytes: leaves out plans that hold more; None: keeps all.
+        rivals: name -> how to search a plan to compare with.
+        exact: whether to count the memory of a rank's program; else use the search's estimate.
     """
     options, parts = planning.options, planning.options.parts
 

@@ -1,7 +1,7 @@
-"""A traced module as a training graph of tofu's own format (docs/formats.md).
+"""Converts a traced module to a training graph of tofu's own format (docs/formats.md).
 
-The operator of a node is the overload's name, such as ``aten.mm.default``; its attributes are the
-arguments that are no tensors, as text, and ``given``, the names of those that are.
+A node's operator is the overload's name, such as ``aten.mm.default``. Its attributes are the
+arguments that are not tensors, as text, and ``given``, the names of the arguments that are.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tofu.torch.module_trace import Entry, Operator, Traced
 
 __all__ = ["OPTIMIZERS", "attributes_of", "operator_name", "training_graph"]
 
-# States of a parameter that an optimizer keeps, besides the parameter.
+# Number of states that an optimizer keeps per parameter.
 OPTIMIZERS: Mapping[str, int] = {"sgd": 0, "sgd_mom": 1, "adam": 2}
 _GIVEN = "given"
 _ROLES = {"parameter": "parameter", "buffer": "aux", "input": "data", "constant": "aux"}
 
 
 def operator_name(operator: Operator) -> str:
-    """The name of an operator in descriptions: that of its overload."""
+    """The overload's name, under which descriptions know the operator."""
     return str(operator.target)
 
 
@@ -56,10 +56,10 @@ def training_graph(traced: Traced, optimizer: Optional[str] = "adam") -> _core.G
 
     Args:
         traced: the module.
-        optimizer: whose state to plan, a key of OPTIMIZERS; None: no update.
+        optimizer: the optimizer whose state to plan, a key of OPTIMIZERS; None: no update.
 
     Raises:
-        GraphError: a tensor has a type or a size that graphs do not have.
+        GraphError: graphs do not support the type or size of a tensor.
     """
     return _core.Graph(_Writer(traced, optimizer).text())
 
@@ -102,7 +102,7 @@ class _Writer:
         )
 
     def _head_of(self, output: int) -> int:
-        """The number of an output's head: outputs that are no tensors have none."""
+        """The number of an output's head; only outputs that are tensors have one."""
         return sum(entry is not None for entry in self._traced.outputs[:output])
 
     def _operator(self, operator: Operator, forward: dict[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""From a module to the joint graph of its forward and backward pass, in ATen operators.
+"""Traces a module to the joint graph of its forward and backward pass, in ATen operators.
 
 All tensors are fake: tracing computes nothing and allocates no parameter, so a module of any size
 can be traced, on the device ``meta`` too.
@@ -34,7 +34,7 @@ class Entry:
 
     Attributes:
         node: the name of a variable or an operator.
-        index: the number of the operator's output, without those that are None.
+        index: the number of the operator's output, not counting outputs that are None.
     """
 
     node: str
@@ -46,11 +46,11 @@ class Variable:
     """An input of the joint graph.
 
     Attributes:
-        name: of a parameter or buffer its name in the module.
+        name: its name; for a parameter or buffer, the one in the module.
         kind: "parameter", "buffer", "input", "tangent" or "constant".
-        number: of an input its position among all arguments, of a tangent that of its output.
+        number: for an input, its position among all arguments; for a tangent, its output's.
         meta: a tensor of its shape and type, without data.
-        value: of a constant its value.
+        value: for a constant, its value.
     """
 
     name: str
@@ -67,11 +67,12 @@ class Operator:
     Attributes:
         name: the node's name.
         target: the operator.
-        arguments: its arguments by their names in the schema; tensors are entries, in lists too.
+        arguments: its arguments by their names in the schema; entries stand for tensors, also
+            inside lists.
         inputs: the tensors in the schema's order, with their names ("indices.1" in a list).
-        outputs: tensors of the outputs' shapes and types, without those that are None.
-        positions: the position of each output in what the operator returns.
-        sequence: what a forward operator and its backward operators have in common, or -1.
+        outputs: tensors of the outputs' shapes and types, without outputs that are None.
+        positions: the position of each output in the operator's results.
+        sequence: a number that a forward operator shares with its backward operators, or -1.
     """
 
     name: str
@@ -90,11 +91,11 @@ class Traced:
     Attributes:
         variables: its inputs.
         operators: in an order in which they can run.
-        outputs: what the module returns, flat; None where that is no tensor.
-        gradients: of parameters and inputs, by the variable's name.
-        mutations: the new values of buffers.
+        outputs: the module's outputs, flat; None where an output is not a tensor.
+        gradients: name of a parameter or input -> its gradient.
+        mutations: name of a buffer -> its new value.
         out_spec: how the module nests its outputs.
-        constants: outputs that are no tensors, by position.
+        constants: position -> output that is not a tensor.
         differentiable: the positions of outputs that have gradients.
     """
 
@@ -109,7 +110,7 @@ class Traced:
 
     @functools.cached_property
     def forward(self) -> frozenset[str]:
-        """The operators that outputs and new values of buffers need."""
+        """Names of the operators that outputs and new values of buffers need."""
         heads = [*self.outputs, *self.mutations.values()]
         names = {entry.node for entry in heads if entry is not None}
         for operator in reversed(self.operators):
@@ -130,8 +131,8 @@ def trace(
     Args:
         model: the module; only the shapes and types of its parameters matter.
         args: example inputs; only the shapes and types of tensors matter.
-        kwargs: the same by name.
-        device: the type of the devices that will run it. Some operators depend on it.
+        kwargs: example inputs by name.
+        device: the type of the devices that will run the module. Some operators depend on it.
 
     Raises:
         GraphError: the module cannot be traced; the message names the line in its code.
@@ -150,13 +151,13 @@ def trace(
             )
         except GraphError:
             raise
-        except Exception as error:  # whatever torch or the module's code raises
+        except Exception as error:  # torch and the module's code may raise anything
             raise _untraceable(model, error) from error
     return _Reader(joint, fake).read()
 
 
 def _with_own_outputs(forward: Any, *args: Any, **kwargs: Any) -> Any:
-    """Outputs that share no memory with inputs or each other: the graph has no aliases."""
+    """Run `forward` and copy outputs that alias inputs or each other: the graph has no aliases."""
     module = forward.__self__
     given = [*pytree.tree_leaves((args, kwargs)), *module.parameters(), *module.buffers()]
     known = {id(each) for each in given}
@@ -189,7 +190,7 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
 
 @contextlib.contextmanager
 def _exporting() -> Iterator[None]:
-    """What torch.export sets: modules then skip checks that depend on data."""
+    """Pretend to be torch.export: modules then skip checks that depend on data."""
     before = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
     torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = True
     try:
@@ -202,7 +203,7 @@ _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 
 
 def _untraceable(model: torch.nn.Module, error: Exception) -> GraphError:
-    """An error with the last line of the user's code that led to it."""
+    """A GraphError that names the last line of the user's code before the error."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith(_LIBRARIES) and f.filename[:1] != "<"]
     where = type(model).__name__
@@ -216,7 +217,7 @@ def _untraceable(model: torch.nn.Module, error: Exception) -> GraphError:
     )
 
 
-# Operators that return their input; the graph is functional, so nothing distinguishes the two.
+# Operators that return their input; in a functional graph, input and output are the same.
 _IDENTITIES = {
     torch.ops.aten.detach.default,
     torch.ops.aten.alias.default,
@@ -231,7 +232,7 @@ class _Reader:
         self._graph = joint.graph_module
         self._module = module
         self._out_spec = joint.out_spec
-        self._same: dict[Any, Entry] = {}  # of identities and getitem: the tensor
+        self._same: dict[Any, Entry] = {}  # node of an identity or getitem -> its tensor
         self._first: dict[str, str] = {}
         self._variables: list[Variable] = []
         self._operators: list[Operator] = []
@@ -251,7 +252,7 @@ class _Reader:
         return self._result(output)
 
     def _first_name(self, name: str) -> str:
-        """The name of a parameter or buffer that the module knows by several."""
+        """The first name of a parameter or buffer that the module knows by several."""
         if name not in self._first:
             known: dict[int, str] = {}
             for own, tensor in [
@@ -340,7 +341,7 @@ class _Reader:
         self._by_name[name] = operator
 
     def _replaced(self, name: str, value: Any, inputs: list[tuple[str, Entry]]) -> Any:
-        """An argument with entries for nodes, which are noted in order."""
+        """Replaces nodes in an argument by entries, and appends those to `inputs` in order."""
         if isinstance(value, torch.fx.Node):
             inputs.append((name, self._same[value]))
             return self._same[value]
@@ -382,7 +383,7 @@ class _Reader:
         )
 
     def _sum(self, name: str, one: Optional[Entry], other: Entry) -> Entry:
-        """A gradient, or the sum of those of a parameter that the module knows by two names."""
+        """A gradient, or the sum of two if the module knows a parameter by two names."""
         if one is None:
             return other
         meta = next(v.meta for v in self._variables if v.name == name)

@@ -1,7 +1,7 @@
-"""Where a plan's operators read and make their tensors, and the moves of a training step.
+"""Derives from a plan the placements of operators' tensors and the moves of a training step.
 
-A tensor is kept as the tiles that the plan gives it. An operator's split says in which placement it
-reads its inputs, and in which it makes its outputs; wherever that differs, tiles move.
+A tensor is kept as the tiles that the plan gives it. An operator's split says in which placements
+it reads its inputs and makes its outputs; wherever a placement differs, tiles move.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Move", "Split", "kept_placement", "moves_of", "received_bytes", "spl
 
 @dataclass(frozen=True)
 class Split:
-    """How an operator is split over the dimensions of the mesh.
+    """Split of an operator over the dimensions of the mesh.
 
     Attributes:
         row: its strategies, or None if it has no description.
         variables: the variable of the row that each dimension of the mesh splits, None for none.
-        placings: what that means for its tensors, by dimension of the mesh.
+        placings: by dimension of the mesh, how the parts lie in the operator's tensors.
     """
 
     row: Optional[Row]
@@ -36,12 +36,12 @@ class Split:
     placings: tuple[Optional[Placing], ...]
 
     def needed(self, number: int) -> Placement:
-        """How an input is read."""
+        """The placement in which an input is read."""
         dims = [None if each is None else each.inputs[number] for each in self.placings]
         return tuple(WHOLE if d is None else d for d in dims)
 
     def made(self, number: int) -> Placement:
-        """How the parts lie in an output."""
+        """The placement in which the parts make an output."""
         found: list[Any] = []
         for each in self.placings:
             reduction = None if each is None else each.reduces[number]
@@ -74,13 +74,13 @@ class Move:
 
 
 def kept_placement(plan: TorchPlan, entry: Entry) -> Placement:
-    """How a tensor is kept: the plan has no steps for mesh dimensions of size 1."""
+    """The placement in which a tensor is kept."""
     left = iter(plan.cuts[entry])
     return tuple(next(left) if size > 1 else WHOLE for size in plan.mesh)
 
 
 def split_of(plan: TorchPlan, operator: Operator, ins: Sequence[Any], outs: Sequence[Any]) -> Split:
-    """How a plan splits an operator, whose tensors have these shapes."""
+    """The plan's split of an operator whose tensors have these shapes."""
     row = row_for(operator_name(operator), attributes_of(operator), ins, outs)
     left = iter(plan.splits[operator.name])
     variables: list[Optional[int]] = []
@@ -99,8 +99,8 @@ def split_of(plan: TorchPlan, operator: Operator, ins: Sequence[Any], outs: Sequ
 def moves_of(plan: TorchPlan) -> Iterator[Move]:
     """The moves of a step, in order.
 
-    Operators of one pass that read the same region share its move. Not among them are those of
-    outputs that the user wants whole.
+    Operators of one pass that read the same region share its move. Moves that make outputs
+    whole for the user are not included.
     """
     traced = plan.traced
     metas = {Entry(v.name): v.meta for v in traced.variables}
@@ -129,6 +129,6 @@ def moves_of(plan: TorchPlan) -> Iterator[Move]:
 def received_bytes(plan: TorchPlan) -> int:
     """The bytes that all devices together receive in a step.
 
-    The plan's own bytes count a region for each operator that reads it.
+    The plan's own bytes count a region once per operator that reads it.
     """
     return sum(move.received_bytes(plan.mesh) for move in moves_of(plan))

@@ -1,8 +1,8 @@
-"""The order of a pass's calls: those that need no exchange run first, so more tiles move together.
+"""Orders a pass's calls: calls that need no exchange run first, so more tiles move together.
 
 When the next call waits for tiles of other ranks, calls shortly after it may be ready: gradients of
-weights, or the other projections of an attention layer. They run before the exchange, and what they
-make goes along with it. All ranks find the same order.
+weights, or the other projections of an attention layer. They run before the exchange, and their
+outputs go along with it. All ranks find the same order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tofu.torch.redistribution import Placement
 
 __all__ = ["WINDOW", "Made", "arranged"]
 
-# How many calls ahead one may run: what it makes is alive for longer.
+# Number of calls that a call may overtake; its outputs stay alive longer.
 WINDOW = 48
 
 
@@ -28,11 +28,11 @@ class Made(Protocol):
 
     @property
     def made(self) -> Placement:
-        """How the call makes it."""
+        """The placement in which the call makes it."""
 
     @property
     def kept(self) -> Placement:
-        """How it is kept."""
+        """The placement in which it is kept."""
 
 
 class _Call(Protocol):
@@ -42,37 +42,37 @@ class _Call(Protocol):
 
     @property
     def outputs(self) -> Sequence[Made]:
-        """What it makes."""
+        """The call's outputs."""
 
 
 Call = TypeVar("Call", bound=_Call)
 
 
 def arranged(calls: Sequence[Call], window: int = WINDOW) -> list[Call]:
-    """The calls in an order with few exchanges.
+    """Reorders calls so that they need few exchanges.
 
     Args:
         calls: in an order in which they can run.
-        window: how many calls to look ahead; 1: their order stays.
+        window: number of calls to look ahead; 1: their order stays.
     """
     made = {out.entry for call in calls for out in call.outputs}
     state = _State(made)
     left = list(calls)
-    found: list[Call] = []
+    order: list[Call] = []
     while left:
         if state.waits(left[0]):
             ready = list(state.ready(left[:window]))
-            found += ready
+            order += ready
             taken = {id(call) for call in ready}
             left = [call for call in left if id(call) not in taken]
             state.exchange(left[:window])
-        found.append(left.pop(0))
-        state.run(found[-1])
-    return found
+        order.append(left.pop(0))
+        state.run(order[-1])
+    return order
 
 
 class _State:
-    """Which tiles are there.
+    """Tracks which tiles of a pass exist.
 
     Args:
         made: the tensors that the pass makes.
@@ -80,7 +80,7 @@ class _State:
 
     def __init__(self, made: set[Entry]) -> None:
         self._made = made
-        self._known: set[Entry] = set()  # those made so far
+        self._known: set[Entry] = set()  # tensors made so far
         self._there: set[tuple[Entry, Placement]] = set()
 
     def waits(self, call: _Call) -> bool:
@@ -91,7 +91,7 @@ class _State:
         )
 
     def ready(self, calls: Sequence[Call]) -> Iterator[Call]:
-        """The calls that can run now, each of which reads something of this pass."""
+        """The calls that can run now and read a tensor of this pass."""
         for call in calls:
             chained = any(entry in self._made for entry, _, _ in call.inputs)
             if chained and not self.waits(call):
@@ -99,13 +99,13 @@ class _State:
                 yield call
 
     def run(self, call: _Call) -> None:
-        """Note what a call makes."""
+        """Note a call's outputs."""
         for out in call.outputs:
             self._known.add(out.entry)
             self._there.add((out.entry, out.made))
 
     def exchange(self, calls: Sequence[_Call]) -> None:
-        """Note that tiles come that these calls read."""
+        """Note that an exchange delivers the tiles that these calls read."""
         for call in calls:
             for entry, wanted, _ in call.inputs:
                 if entry in self._known:

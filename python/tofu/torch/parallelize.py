@@ -1,7 +1,7 @@
-"""``tofu.torch.parallelize``: a module that trains on all devices of a mesh.
+"""``tofu.torch.parallelize`` trains a module on all devices of a mesh.
 
 Parameters and buffers become DTensors, placed as the plan says; optimizers, gradient clipping and
-``torch.distributed.checkpoint`` work on those. ``forward`` runs the planned graph.
+``torch.distributed.checkpoint`` work on them. ``forward`` runs the planned graph.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def parallelize(
 
     Args:
         model: the module, which is changed and returned. Every rank has the same parameters.
-        mesh: the devices, or the size of every dimension of a mesh of all ranks.
+        mesh: a mesh of devices, or the sizes of the dimensions of a mesh of all ranks.
         args: example inputs of the whole batch.
-        kwargs: the same by name.
-        plan: a plan, or the file of its document; None: rank 0 searches one.
-        options: how to search.
-        compiled: whether torch.compile compiles what ranks compute between exchanges, in their
-            first step.
+        kwargs: example inputs by name.
+        plan: a plan, or a file that holds one; None: rank 0 searches for one.
+        options: options of the search.
+        compiled: whether torch.compile compiles the calls between exchanges, in the first
+            step.
 
     Returns:
         The module. Plain tensors given to it are the whole batch, the same on every rank, and
@@ -75,7 +75,7 @@ def parallelize(
 
 
 def program_of(model: torch.nn.Module) -> Program:
-    """The program of a distributed module's first kind of call: its plan, and what it received."""
+    """The program of a distributed module's first kind of call, with its plan and exchanges."""
     runner = model.forward.__self__
     assert isinstance(runner, _Runner)
     return next(iter(runner.programs.values()))
@@ -103,7 +103,7 @@ class _Runner:
     """The forward of a distributed module.
 
     Attributes:
-        programs: one for each kind of call.
+        programs: a program for each kind of call.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class _Runner:
         self._tiles = distribute(self._model, self._mesh, placed)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module's forward does now."""
+        """Run a call distributed; replaces the module's forward."""
         self._check_call(args, kwargs)
         program = self._program(args, kwargs, None)
         flat = pytree.tree_leaves((args, kwargs))
@@ -215,11 +215,11 @@ class _Call:
     """One call of a distributed module.
 
     Attributes:
-        program: what it runs.
-        buffers: DTensors by name, some of which get new values.
-        entries: the tensors given.
-        places: how each of them is placed.
-        whole: whether outputs are whole, instead of tiles.
+        program: the program to run.
+        buffers: DTensors by name; some get new values.
+        entries: the tensors passed in.
+        places: the placement of each of them.
+        whole: whether to return whole outputs instead of tiles.
     """
 
     program: Program
@@ -229,7 +229,7 @@ class _Call:
     whole: bool
 
     def placement_of_output(self, entry: Entry) -> Placement:
-        """How an output is returned."""
+        """The placement in which an output is returned."""
         kept = self.program.placements(entry)
         return (WHOLE,) * len(kept) if self.whole else kept
 
@@ -285,7 +285,7 @@ class _Step(torch.autograd.Function):
                 )
         saved = {**dict(zip(ctx.saved, ctx.saved_tensors)), **tangents}
         tangents.clear()
-        ctx.maybe_clear_saved_tensors()  # unless the graph is to run again
+        ctx.maybe_clear_saved_tensors()  # keeps them if the user retains the graph
         with _no_autocast(program):
             found = program.backward(saved)
         results: list[Any] = []
@@ -300,7 +300,7 @@ class _Step(torch.autograd.Function):
 
 
 def _no_autocast(program: Program) -> Any:
-    """Autocast changed the graph when it was traced; its operators run as they are."""
+    """Disables autocast: it took effect when the graph was traced."""
     return torch.autocast(program.mesh.device_type, enabled=False)
 
 
@@ -326,7 +326,7 @@ def _text_of(path: Union[str, os.PathLike[str], None]) -> str:
 
 
 def _kind(model: torch.nn.Module, args: Any, kwargs: Any, device: str) -> Any:
-    """What a trace depends on, besides the module's code."""
+    """A key for everything a trace depends on besides the module's code."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     what = tuple(
         (tuple(x.shape), x.dtype, x.requires_grad) if isinstance(x, torch.Tensor) else repr(x)

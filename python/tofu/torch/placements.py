@@ -1,8 +1,8 @@
-"""What a split of an operator means for its tensors, as DTensor's placements.
+"""Expresses splits of operators as DTensor placements of their tensors.
 
 A step of a plan is a dimension of the mesh. A split of a variable cuts an input or output along one
 dimension (``Shard``), leaves it whole (``Replicate``), or makes terms of an output (``Partial``).
-Splits that need anything else, such as the halos of a window, are not used.
+Splits that placements cannot express, such as windows with halos, are not used.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ importlib.import_module("tofu.tdl.aten")  # the operators that this package plan
 # Descriptions of operators that compute nothing.
 _MOVES = ("movement", "creation")
 
-# No mesh has a dimension of so many devices that only such a factor divides.
+# Larger prime factors of an extent are ignored: no mesh dimension is a multiple of them.
 _LARGEST_FACTOR = 64
 
 
 @dataclass(frozen=True)
 class Placing:
-    """How the parts of one variable lie in an operator's tensors.
+    """Placement of one variable's parts in an operator's tensors.
 
     Attributes:
         inputs: the dimension of each input that is cut, None if all parts read it whole.
-        outputs: the same of each output.
-        reduces: how the parts of each output are put together, None if they are not terms.
-        zeros: the inputs that all parts except the first get as zeros.
+        outputs: the dimension of each output that is cut, or None.
+        reduces: the reduction that combines the parts of each output; None if they are not terms.
+        zeros: inputs that are zeros in every part except the first.
     """
 
     inputs: tuple[Optional[int], ...]
@@ -52,7 +52,7 @@ class Placing:
 def placing(
     row: Row, variable: int, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]
 ) -> Optional[Placing]:
-    """How the parts of a variable of a row lie, or None if placements cannot say it."""
+    """The placing of a row's variable, or None if placements cannot express it."""
     extent = extent_of(row["vars"][variable]["extent"], in_shapes, out_shapes)
     count = next((k for k in range(2, _LARGEST_FACTOR + 1) if extent % k == 0), None)
     if count is None:
@@ -77,7 +77,7 @@ _WHOLE, _OTHER = -1, -2
 
 def _cut(boxes: Sequence[Box], shape: Shape) -> int:
     """The dimension along which the boxes are equal parts in order."""
-    found = _WHOLE
+    cut = _WHOLE
     for d, size in enumerate(shape):
         sides = [tuple(box[d]) for box in boxes]
         if all(side == (0, size) for side in sides):
@@ -85,12 +85,12 @@ def _cut(boxes: Sequence[Box], shape: Shape) -> int:
         step, rest = divmod(size, len(boxes))
         if (
             rest
-            or found != _WHOLE
+            or cut != _WHOLE
             or sides != [(k * step, k * step + step) for k in range(len(boxes))]
         ):
             return _OTHER
-        found = d
-    return found
+        cut = d
+    return cut
 
 
 def _dims(found: Sequence[int]) -> tuple[Optional[int], ...]:
@@ -98,10 +98,10 @@ def _dims(found: Sequence[int]) -> tuple[Optional[int], ...]:
 
 
 def placeable(row: Row, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> Row:
-    """The row without the variables whose parts placements cannot describe.
+    """Drops the variables of a row that placements cannot express.
 
-    It also says whether the operator computes nothing: most are views, so devices that have the
-    whole tensor may all make the whole view.
+    The row also says whether the operator computes nothing: most such operators are views, so
+    devices that have the whole tensor may all make the whole view.
     """
     row = {**row, "moves": computes_nothing(row["op"])}
     kept = [v for v in row["splittable"] if placing(row, v, in_shapes, out_shapes) is not None]
@@ -112,7 +112,7 @@ def placeable(row: Row, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape])
 
 
 def computes_nothing(operator: str) -> bool:
-    """Whether an operator only moves elements, or makes them of a value."""
+    """Whether an operator only moves elements or fills a tensor with a value."""
     return operator in _moves()
 
 
@@ -141,7 +141,7 @@ def placeable_table(graph: _core.Graph) -> tuple[Any, dict[str, str]]:
 
 
 class _Restriction:
-    """Leaves out what placements cannot describe; the same row for the same shapes."""
+    """Restricts rows to placements; returns the same row for the same shapes."""
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Row, Row]] = {}

@@ -1,4 +1,4 @@
-"""``tofu.torch.plan``: the placements of a module's parameters, inputs, outputs and activations."""
+"""``tofu.torch.plan`` places a module's parameters, inputs, outputs and activations on a mesh."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def check_mesh(mesh: Any, where: str) -> tuple[int, ...]:
-    """The sizes of a mesh's dimensions. Raises ConfigError."""
+    """Returns the sizes of a mesh's dimensions. Raises ConfigError if `mesh` is not a mesh."""
     try:
         sizes = tuple(int(size) for size in mesh)
     except (TypeError, ValueError):
@@ -59,12 +59,12 @@ def plan(
     Args:
         model: the module. Its parameters may be on the device ``meta``.
         args: example inputs of the whole batch.
-        kwargs: the same by name.
+        kwargs: example inputs by name.
         mesh: the size of every dimension of the mesh, outermost first.
         device: the type of the mesh's devices.
-        optimizer: whose state counts as memory: "sgd", "sgd_mom", "adam" or None.
-        options: how to search.
-        name: what readers call the module; "": its class.
+        optimizer: the optimizer whose state counts as memory: "sgd", "sgd_mom", "adam" or None.
+        options: options of the search.
+        name: the module's name in output; "": the name of its class.
 
     Raises:
         GraphError: the module cannot be traced.
@@ -91,9 +91,9 @@ def plan_traced(
     options: Optional[SearchOptions] = None,
     name: str = "",
 ) -> TorchPlan:
-    """Plan a traced module: a step of the search for each dimension of the mesh of 2 or more.
+    """Plan a traced module, with a search step for each mesh dimension of 2 or more devices.
 
-    What a rank holds is not counted; `with_memory` does.
+    Does not count a rank's memory; `with_memory` does.
     """
     planning = planning_of(traced, mesh, optimizer=optimizer, options=options, name=name)
     return decide(planning.problem, Wish(planning.options), ModulePlans(planning)).made
@@ -101,14 +101,14 @@ def plan_traced(
 
 @dataclasses.dataclass(frozen=True)
 class Planning:
-    """What to plan.
+    """A module, a mesh and the options to plan it with.
 
     Attributes:
         traced: the module.
         mesh: the size of every dimension of the mesh.
-        optimizer: whose state counts as memory.
-        problem: its graph, with the strategies that placements express.
-        options: how to search, with a step for each dimension of the mesh of 2 or more.
+        optimizer: the optimizer whose state counts as memory.
+        problem: the module's graph, with the strategies that placements can express.
+        options: options of the search, with a step for each mesh dimension of 2 or more devices.
         undescribed: operators that every device computes whole, each with the reason.
     """
 
@@ -128,7 +128,7 @@ def planning_of(
     options: Optional[SearchOptions] = None,
     name: str = "",
 ) -> Planning:
-    """What to plan for a traced module."""
+    """Prepares a traced module for the search."""
     table, undescribed = placeable_table(training_graph(traced, optimizer))
     parts = tuple(size for size in mesh if size > 1)
     chosen = own_options(options or SearchOptions(), parts)
@@ -137,12 +137,12 @@ def planning_of(
 
 
 def own_options(options: SearchOptions, parts: tuple[int, ...]) -> SearchOptions:
-    """Options for these steps; PyTorch's optimizers update parameters as they lie on a rank."""
+    """Adapts options to these steps: PyTorch's optimizers update parameters where they are kept."""
     return dataclasses.replace(options, parts=parts, tie_updates=True)
 
 
 def planned_as(planning: Planning, found: Plan) -> TorchPlan:
-    """The plan of a module that a search found, with what ranks receive."""
+    """Converts a search's plan to a module's plan, with the bytes that ranks receive."""
     rest = planning.undescribed, planning.optimizer
     made = TorchPlan(planning.traced, planning.problem.graph, planning.mesh, found, *rest)
     details = found.noted(fetched_bytes=received_bytes(made))
@@ -150,7 +150,7 @@ def planned_as(planning: Planning, found: Plan) -> TorchPlan:
 
 
 class ModulePlans(Programs[TorchPlan]):
-    """Plans of a module, with the memory of a rank where a limit asks for it."""
+    """Makes a module's plans; counts a rank's memory when a limit needs it."""
 
     def __init__(self, planning: Planning) -> None:
         self._planning = planning
@@ -160,9 +160,9 @@ class ModulePlans(Programs[TorchPlan]):
         return search(problem, options, simulated=False)
 
     def make(self, searched: Searched, keep_fetched_bytes: int) -> TorchPlan:
-        """The plan of the module; ranks keep no fetched regions."""
+        """Make the module's plan; ranks keep no fetched regions."""
         return planned_as(self._planning, searched.read())
 
     def held_bytes(self, made: TorchPlan) -> int:
-        """What a rank holds."""
+        """The bytes that a rank holds."""
         return sum(with_memory(made).memory.values())

@@ -1,8 +1,7 @@
-"""What a rank holds over a training step: its program runs on tiles without data.
+"""Measures a rank's memory over a training step by running its program on tiles without data.
 
-Every tile, message and copy that the program makes is noted from when it is made to when nothing
-refers to it any more, views with what they are views of. Ranks hold the same but for messages, so
-rank 0 stands for all.
+Every tile, message and copy counts from its creation until nothing refers to it, or to a view of
+it, any more. Ranks differ only in their messages, so rank 0 stands for all.
 
     step_memory(plan).kinds        # {"parameters": 1024, "gradients": 512, ...}
 """
@@ -33,13 +32,13 @@ _DEVICE = "meta"
 
 @dataclass
 class Life:
-    """A piece of memory.
+    """The lifetime of a piece of memory.
 
     Attributes:
-        operator: the operator that made it, or that it was received for.
+        operator: the operator that made it, or for which it was received.
         fetched: whether an exchange made it.
         bytes: its size.
-        born, died: numbers of events; it is there before it died.
+        born, died: numbers of its first event and of the event that freed it.
     """
 
     operator: str
@@ -50,14 +49,14 @@ class Life:
 
 
 class Lives(TorchDispatchMode):
-    """Notes when memory of tensors is taken and given back while it is active.
+    """Records when tensors' memory is allocated and freed while the mode is active.
 
     Attributes:
-        lives: in the order in which they began.
-        events: the number of times that memory was taken or given back.
-        bytes: what is taken now.
-        most_bytes: the most since it was last set to `bytes`.
-        operator, fetched: of memory that is taken next.
+        lives: all lives, in order of allocation.
+        events: number of allocations and frees so far.
+        bytes: bytes allocated now.
+        most_bytes: most bytes allocated at once since it was last set to `bytes`.
+        operator, fetched: values for the lives that begin next.
     """
 
     def __init__(self, kept: Iterable[Any] = ()) -> None:
@@ -106,7 +105,7 @@ class Lives(TorchDispatchMode):
         self.most_bytes = max(self.most_bytes, self.bytes)
 
     def of(self, tensor: Any) -> Optional[Life]:
-        """The memory of a tensor that is alive."""
+        """The life of a tensor's memory, if it is alive."""
         shared = self._shared.get(_place(tensor))
         return None if shared is None else shared[1]
 
@@ -117,13 +116,13 @@ def _place(tensor: Any) -> int:
 
 @dataclass(frozen=True)
 class StepMemory:
-    """What a rank holds at the worst moment of a training step.
+    """A rank's memory at the worst moment of a training step.
 
     Attributes:
-        kinds: bytes by kind. Parameters include buffers; the optimizer's state is that of the
-            plan's optimizer; inputs and outputs, as tiles, are activations.
-        peak: the tensors between operators over the step, and those of the worst moment.
-        lives: all memory that the step takes and gives back.
+        kinds: bytes by kind. Parameters include buffers; optimizer state is for the plan's
+            optimizer; tiles of inputs and outputs are activations.
+        peak: the tensors between operators over the step, and at the worst moment.
+        lives: all memory that the step allocates and frees.
     """
 
     kinds: Mapping[str, int]
@@ -132,12 +131,12 @@ class StepMemory:
 
     @property
     def bytes(self) -> int:
-        """All bytes."""
+        """The sum over all kinds."""
         return sum(self.kinds.values())
 
 
 class _Place:
-    """A place in a mesh whose devices do not exist."""
+    """A rank's place in a mesh whose devices do not exist."""
 
     device_type = _DEVICE
 
@@ -153,21 +152,21 @@ class _Place:
         return 0
 
     def get_local_rank(self, dim: int) -> int:
-        """The number of the place along a dimension."""
+        """The rank's coordinate along a dimension."""
         return 0
 
     def get_coordinate(self) -> list[int]:
-        """The place."""
+        """The rank's coordinates."""
         return [0] * self.mesh.ndim
 
 
 class _NoExchange(Exchange):
-    """Exchanges in which nothing is sent: messages and tiles are made, but not filled."""
+    """Exchanges that send nothing: messages and tiles are allocated, but not filled."""
 
     def _messages(
         self, tiles: Sequence[Any], swapped: Sequence[tuple[int, Transfers]]
     ) -> dict[int, Any]:
-        """All messages as one tensor."""
+        """Allocate all messages as one tensor."""
         size = sum(
             math.prod(piece.shape) * tiles[k].element_size()
             for k, transfers in swapped
@@ -191,7 +190,7 @@ class _NoExchange(Exchange):
 
 
 class _DryProgram(Program):
-    """A program on tiles without data, which notes what is alive while each operator runs."""
+    """A program on tiles without data; records the memory alive while each operator runs."""
 
     def __init__(self, plan: TorchPlan) -> None:
         place: Any = _Place(plan.mesh)
@@ -218,7 +217,7 @@ class _DryProgram(Program):
         self.most.append(lives.bytes)
 
     def tile(self, entry: Entry) -> Any:
-        """A tile without data of a tensor as it is kept."""
+        """Allocate a kept tensor's tile without data."""
         shape = list(self._shapes[entry])
         for dim, cut in enumerate(self.placements(entry)):
             if isinstance(cut, int) and cut >= 0:
@@ -230,8 +229,8 @@ def dry_run(plan: TorchPlan) -> tuple[_DryProgram, dict[str, int], set[int]]:
     """Run a step of rank 0 without data.
 
     Returns:
-        The program, the bytes that are there all the time by kind, and the numbers of the lives
-        that are gradients.
+        The program, the bytes that stay allocated by kind, and the numbers of the gradients'
+        lives.
     """
     program, traced = _DryProgram(plan), plan.traced
     fixed = {"parameters": 0, "optimizer_state": 0, "activations": 0}
@@ -262,7 +261,7 @@ def dry_run(plan: TorchPlan) -> tuple[_DryProgram, dict[str, int], set[int]]:
 
 
 def step_memory(plan: TorchPlan) -> StepMemory:
-    """The memory of a training step of a plan: what its program takes, allocators' gaps aside."""
+    """Measures the memory of a plan's training step, without the allocator's fragmentation."""
     program, fixed, gradients = dry_run(plan)
     lives = program.lives.lives
     at = worst_moment(lives)
@@ -287,7 +286,7 @@ def step_memory(plan: TorchPlan) -> StepMemory:
 
 
 def with_memory(plan: TorchPlan) -> TorchPlan:
-    """Return a plan with the memory of a rank, and of one device without a mesh."""
+    """Returns the plan with the memory of a rank and of one device without a mesh."""
     rank, serial = step_memory(plan), step_memory(plan.serial())
     kinds = dict(rank.kinds)
     details = plan.details.noted(bytes_per_worker=kinds, memory="lives", peak=rank.peak)
@@ -298,7 +297,7 @@ def with_memory(plan: TorchPlan) -> TorchPlan:
 
 
 def worst_moment(lives: Sequence[Life]) -> int:
-    """The event after which most is alive."""
+    """The event after which the most bytes are alive."""
     changes: dict[int, int] = {}
     for life in lives:
         changes[life.born] = changes.get(life.born, 0) + life.bytes

@@ -1,8 +1,8 @@
 """Runs a planned joint graph on this rank: ATen operators on tiles, exchanged where needed.
 
 A tensor is kept as the tile that the plan gives this rank. An operator reads the regions that its
-split needs; all that read the same region share one redistribution. What it makes is brought to the
-output's own tiles, terms by reducing them. Several tensors are exchanged together (``batches``).
+split needs; operators that read the same region share one redistribution. Their outputs are brought
+to the kept tiles, terms by reducing them. Several tensors are exchanged together (``batches``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Saved = Mapping[Entry, Any]
 
 @dataclass(frozen=True)
 class _Output:
-    """An output of a call: its position in what the operator returns, and how it is placed."""
+    """An output of a call: its position in the operator's results, and its placements."""
 
     entry: Entry
     position: int
@@ -49,12 +49,12 @@ class _Call:
     """An operator as this rank runs it.
 
     Attributes:
-        function: what to call.
-        inputs: every tensor, how it is placed, and whether this rank gets zeros instead.
+        function: the function to call.
+        inputs: each tensor, its placement, and whether this rank reads zeros instead.
         positional, named: arguments; a tensor is its number among `inputs`, see `filled`.
         outputs: the outputs that something reads.
         drops: tensors that no later call reads.
-        seed: for random operators, what tells this rank's part from others; else None.
+        seed: for random operators, a text that differs between ranks' parts; else None.
     """
 
     function: Any
@@ -71,7 +71,7 @@ class _Pass:
     """The calls of a pass, and the exchanges before each of them and after the last one.
 
     Attributes:
-        compiled: by the number of its first call, a compiled segment and where it ends.
+        compiled: number of the first call -> compiled segment and number of its end.
     """
 
     calls: tuple[_Call, ...]
@@ -84,12 +84,12 @@ class Program:
 
     Args:
         plan: the plan, the same on all ranks.
-        mesh: the devices, of the plan's sizes.
-        seed: of random numbers, the same on all ranks.
-        compiled: whether torch.compile compiles what is computed between exchanges.
+        mesh: the mesh of devices, of the plan's sizes.
+        seed: seed of random numbers, the same on all ranks.
+        compiled: whether torch.compile compiles the calls between exchanges.
 
     Attributes:
-        exchange: what moves tiles between ranks.
+        exchange: moves tiles between ranks.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Program:
         self._backward = self._pass(reordered(second), keep=set(traced.gradients.values()))
 
     def placements(self, entry: Entry) -> Placement:
-        """How a tensor is kept."""
+        """The placement in which a tensor is kept."""
         return self._kept[entry]
 
     def shape(self, entry: Entry) -> tuple[int, ...]:
@@ -132,13 +132,13 @@ class Program:
     # --- Running ------------------------------------------------------------------------
 
     def moved(self, tile: Any, entry: Entry, source: Placement, target: Placement) -> Any:
-        """A tile of a tensor in another placement."""
+        """Bring a tile of a tensor to another placement."""
         return self.exchange.move(tile, self._shapes[entry], source, target)
 
     def forward(self, inputs: Mapping[Entry, Any]) -> tuple[Saved, dict[Entry, Any]]:
         """Run the forward pass on this rank's tiles of parameters, buffers and inputs.
 
-        Returns what the backward pass reads, and outputs and new values of buffers.
+        Returns the tiles that the backward pass reads, and outputs and new values of buffers.
         """
         self._step += 1
         tiles: Tiles = {e: {self.placements(e): tile} for e, tile in inputs.items()}
@@ -159,8 +159,8 @@ class Program:
         """Run the backward pass; returns gradients.
 
         Args:
-            given: what the forward pass saved, and gradients of outputs. It is emptied, which
-                frees each of them once nothing reads it any more.
+            given: tiles that the forward pass saved, and gradients of outputs. It is emptied, so
+                that each is freed after its last use.
         """
         tiles: Tiles = {}
         while given:
@@ -221,7 +221,7 @@ class Program:
         self._drop(call, tiles)
 
     def _drop(self, call: _Call, tiles: Tiles) -> None:
-        """Forget what nothing reads after a call."""
+        """Free the tiles that nothing reads after a call."""
         for entry in call.drops:
             tiles.pop(entry, None)
 
@@ -241,7 +241,7 @@ class Program:
         return _Pass(tuple(calls), batches, compiled)
 
     def _tasks(self, calls: Sequence[_Call]) -> list[Task]:
-        """The moves of a pass: of what calls make, and to where calls read it."""
+        """The moves of a pass: of outputs to their kept placements, and of inputs to calls."""
         made: dict[Entry, Task] = {}
         read: dict[tuple[Entry, Placement], Task] = {}
         ready: dict[Entry, int] = {}
@@ -311,7 +311,7 @@ class Program:
 
 
 class _seeded:  # noqa: N801 - a context manager
-    """Random numbers that depend on a text only; those of the script stay as they were."""
+    """Seeds torch's random numbers from a text, and restores the script's state afterwards."""
 
     def __init__(self, text: str) -> None:
         digest = hashlib.sha256(text.encode()).digest()

@@ -1,4 +1,4 @@
-"""What ranks agree on: values of rank 0, the same module everywhere, parameters as DTensors."""
+"""Makes ranks agree on rank 0's values, on one module, and on parameters as DTensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 def agreed(compute: Callable[[], Value]) -> Value:
-    """What rank 0 computes, on all ranks; they all raise the error that it raises."""
+    """Computes a value on rank 0 and returns it on all ranks; an error is raised on all, too."""
     result: list[Any] = [None]
     if dist.get_rank() == 0:
         try:
@@ -36,12 +36,12 @@ def agreed(compute: Callable[[], Value]) -> Value:
 
 
 def alike(compute: Callable[[], Value], identity: Callable[[Value], str], name: str) -> Value:
-    """What every rank computes for itself, if all compute the same; else all raise an error.
+    """Computes a value on every rank; all raise an error unless all values are equal.
 
     Args:
-        compute: what to compute.
-        identity: a text that is equal for equal values.
-        name: the module's, for errors.
+        compute: computes the value.
+        identity: maps equal values to equal texts.
+        name: the module's name, for errors.
     """
     value, error, told = None, None, ""
     try:
@@ -68,7 +68,7 @@ def alike(compute: Callable[[], Value], identity: Callable[[Value], str], name: 
 
 @contextlib.contextmanager
 def connected(what: str) -> Iterator[None]:
-    """Says what was to be exchanged if a rank cannot be reached. Raises ConnectionLostError."""
+    """Names the failed exchange if a rank cannot be reached. Raises ConnectionLostError."""
     try:
         yield
     except RuntimeError as error:
@@ -87,7 +87,7 @@ def check_same_call(what: str, kind: str, name: str, device: str) -> None:
     Args:
         what: the inputs in words.
         kind: a text that is equal for calls that run the same program.
-        name: the module's.
+        name: the module's name.
         device: the type of the mesh's devices.
     """
     digest = hashlib.sha256(f"{what}/{kind}".encode()).digest()
@@ -110,21 +110,21 @@ def distribute(
 ) -> dict[str, DTensor]:
     """Replace a module's parameters and buffers by DTensors of rank 0's values.
 
-    Those that are not among `placed` are whole everywhere. Those on the device ``meta`` get values
-    from ``reset_parameters`` of their modules, tile by tile.
+    Parameters and buffers that are not in `placed` are whole everywhere. On the device ``meta``,
+    their modules' ``reset_parameters`` sets their values, tile by tile.
 
     Returns:
         The DTensors by name.
     """
     made: dict[int, Any] = {}
-    found: dict[str, DTensor] = {}
+    dtensors: dict[str, DTensor] = {}
     for name, parameter in model.named_parameters():
         local = _distributed(parameter.detach(), mesh, _placements(placed, name, mesh))
         made[id(parameter)] = torch.nn.Parameter(local, requires_grad=parameter.requires_grad)
-        found[name] = made[id(parameter)]
+        dtensors[name] = made[id(parameter)]
     for name, buffer in model.named_buffers():
         made[id(buffer)] = _distributed(buffer, mesh, _placements(placed, name, mesh))
-        found[name] = made[id(buffer)]
+        dtensors[name] = made[id(buffer)]
     empty = {id(tensor) for tensor in [*model.parameters(), *model.buffers()] if tensor.is_meta}
     for module in list(model.modules()):
         own = [
@@ -136,7 +136,7 @@ def distribute(
                     group[name] = made[id(tensor)]
         if any(id(tensor) in empty for tensor in own) and hasattr(module, "reset_parameters"):
             module.reset_parameters()
-    return found
+    return dtensors
 
 
 def _placements(

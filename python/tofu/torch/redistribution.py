@@ -1,4 +1,4 @@
-"""How tiles of a tensor get from one placement to another, and what that sends.
+"""Routes a tensor's tiles from one placement to another, and counts the bytes sent.
 
 A placement has an entry for each dimension of the mesh: the dimension of the tensor that it cuts,
 WHOLE, or the reduction of the terms that its ranks hold. Cuts of one dimension nest as in DTensor:
@@ -6,8 +6,8 @@ the first dimension of the mesh is the outermost.
 
 A route has one or two stages. In each, every rank receives the part of its new tile that it lacks,
 of every term. Ranks that all need the same reduced tile may divide it, reduce a piece each, and
-gather the pieces: 2 (k - 1) S bytes for a tensor of S over k ranks, instead of k (k - 1) S. The
-search counts the cheapest of these ways (docs/design/0013), and the route is that way.
+gather the pieces: 2 (k - 1) S bytes for a tensor of S bytes over k ranks, instead of k (k - 1) S.
+The search counts the cheapest of these ways (docs/design/0013), and the route takes it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the tiles of a tensor lie.
+    """Layout of a tensor's tiles on the mesh.
 
     Attributes:
-        cuts: dimensions of the mesh with the dimension of the tensor that each cuts, outermost
+        cuts: pairs of a mesh dimension and the tensor dimension that it cuts, outermost
             first.
-        terms: dimensions of the mesh whose ranks hold terms.
+        terms: mesh dimensions whose ranks hold terms.
     """
 
     cuts: tuple[tuple[int, int], ...]
@@ -53,9 +53,9 @@ class Stage:
     """One exchange.
 
     Attributes:
-        source, target: the tiles before and after it. Those after it are no terms.
-        reduction: how terms are put together.
-        all_reduce: the dimension of the mesh, if the stage is no more than an all-reduce over it.
+        source, target: layouts before and after the exchange. The target has no terms.
+        reduction: the reduction that combines terms.
+        all_reduce: the mesh dimension, if the stage is just an all-reduce over it; else None.
     """
 
     source: Layout
@@ -68,13 +68,13 @@ class Stage:
 def route(
     shape: tuple[int, ...], source: Placement, target: Placement, sizes: Sizes
 ) -> tuple[Stage, ...]:
-    """The stages that send least; of equals, an all-reduce, then one stage.
+    """The stages that send least; ties prefer an all-reduce, then a single stage.
 
     Args:
-        shape: that of the whole tensor.
+        shape: shape of the whole tensor.
         source: placements before.
         target: placements after, without terms.
-        sizes: those of the mesh's dimensions.
+        sizes: sizes of the mesh's dimensions.
     """
     if source == target:
         return ()
@@ -97,17 +97,17 @@ def _layout(placement: Placement) -> Layout:
 
 
 def _tilings(shape: Sequence[int], before: Layout, after: Layout, sizes: Sizes) -> list[Layout]:
-    """The ways in which ranks that need the same tile can divide its reduction.
+    """Ways for ranks that need the same tile to divide its reduction.
 
-    Each begins with another dimension of the tensor, and takes the next one that divides. Ranks
-    that hold the same terms are outermost: there a piece can lie within what a rank has.
+    Each way starts at another dimension of the tensor and takes the next one that divides. Ranks
+    that hold the same terms are outermost: there a piece can lie within a rank's own tile.
     """
     shared = [dim for dim, size in enumerate(sizes) if dim not in after.different and size > 1]
     if not any(dim in before.terms for dim in shared):
         return []
     extents = tile_box(shape, after, sizes, (0,) * len(sizes)).shape
     order = sorted(shared, key=lambda dim: (-sizes[dim], dim in before.terms, dim))
-    found: list[Layout] = []
+    tilings: list[Layout] = []
     for first in range(len(extents)):
         left, splits = list(extents), []
         for dim in order:
@@ -119,9 +119,9 @@ def _tilings(shape: Sequence[int], before: Layout, after: Layout, sizes: Sizes) 
                     break
         splits.sort(key=lambda split: split[0] in before.terms)
         pieces = Layout((*after.cuts, *splits))
-        if splits and pieces not in found:
-            found.append(pieces)
-    return found
+        if splits and pieces not in tilings:
+            tilings.append(pieces)
+    return tilings
 
 
 def tile_box(shape: Sequence[int], layout: Layout, sizes: Sizes, at: Sequence[int]) -> Box:
@@ -148,14 +148,14 @@ def _pairs(shape: tuple[int, ...], source: Layout, target: Layout, sizes: Sizes)
     own, new = _bounds(shape, source, sizes, ranks), _bounds(shape, target, sizes, ranks)
     low = torch.maximum(own[0][:, None], new[0][None])
     high = torch.minimum(own[1][:, None], new[1][None])
-    common = (high - low).clamp(min=0).prod(-1)  # of what a rank has with what another needs
+    common = (high - low).clamp(min=0).prod(-1)  # elements one rank has and another needs
     for dim in set(range(len(sizes))) - source.different:
         common *= ranks[:, None, dim] == ranks[None, :, dim]
     return int(common.sum() - common.diagonal().sum())
 
 
 def _bounds(shape: Sequence[int], layout: Layout, sizes: Sizes, ranks: Any) -> tuple[Any, Any]:
-    """Begins and ends of all ranks' tiles."""
+    """Start and end of every rank's tile."""
     begin = torch.zeros(len(ranks), len(shape), dtype=torch.int64)
     size = list(shape)
     for mesh_dim, cut in layout.cuts:

@@ -1,4 +1,4 @@
-"""A plan of a module for a mesh, and the document that keeps it."""
+"""A plan of a module for a mesh, and its document."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class TorchPlan:
 
     Attributes:
         traced: the module's joint graph.
-        graph: the same as a training graph.
+        graph: the joint graph as a training graph.
         mesh: the size of every dimension of the mesh.
-        details: the plan; its steps are the mesh's dimensions.
+        details: the plan in tofu's own format; its steps are the mesh's dimensions.
         undescribed: operators that every device computes whole, each with the reason.
         optimizer: the optimizer whose state counts as memory, or None.
-        memory, serial_memory: bytes by kind at the worst moment of a step, of a rank and of one
-            device without a mesh; empty until `memory.with_memory` counts them.
+        memory, serial_memory: bytes by kind at the worst moment of a step, on a rank and on one
+            device without a mesh; empty until `rank_memory.with_memory` counts them.
     """
 
     def __init__(
@@ -61,30 +61,30 @@ class TorchPlan:
     def bytes(self) -> int:
         """Bytes that all devices together receive in a step, as the search counts them.
 
-        It counts a region for each operator that reads it; `details.fetched_bytes` counts once
-        what operators share.
+        A region counts once per operator that reads it; `details.fetched_bytes` counts shared
+        regions once.
         """
         return self.details.total_bytes
 
     @functools.cached_property
     def problem(self) -> Problem:
-        """What was planned."""
+        """The graph and the strategies of the search."""
         table, _ = placeable_table(self.graph)
         return Problem(self.details.model, table, self.details.workers)
 
     @functools.cached_property
     def cuts(self) -> dict[Entry, tuple[int, ...]]:
-        """The dimension along which each dimension of the mesh cuts a tensor, -1 for none."""
+        """Returns tensor -> the dimension that each mesh dimension cuts, -1 for none."""
         return {Entry(t.node, t.output): t.cuts for t in self.details.tensors}
 
     @functools.cached_property
     def splits(self) -> dict[str, tuple[Optional[str], ...]]:
-        """The variable that each dimension of the mesh splits, by operator; None for none."""
+        """Returns operator -> the variable that each mesh dimension splits, None for none."""
         return {o.node: o.cuts for o in self.details.operators}
 
     @functools.cached_property
     def placements(self) -> dict[str, dict[str, str]]:
-        """Placements as DTensor writes them, of parameters, buffers, inputs and outputs."""
+        """Placements of parameters, buffers, inputs and outputs, as DTensor writes them."""
         found: dict[str, dict[str, str]] = {k: {} for k in _KINDS.values()}
         for variable in self.traced.variables:
             if variable.kind in _KINDS:
@@ -147,7 +147,7 @@ class TorchPlan:
         return "\n".join(lines) + "\n"
 
     def _memory_lines(self) -> list[str]:
-        """What a rank and one device hold, by kind."""
+        """Lines on the memory of a rank and of one device, by kind."""
         if not self.memory:
             return []
         rows = [
@@ -173,10 +173,10 @@ def placements_text(cuts: Sequence[int]) -> str:
 
 
 def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> TorchPlan:
-    """The plan of a document, for a traced module.
+    """Reads the plan of a traced module from a document.
 
     Raises:
-        PlanError: it is no such document, or was made for something else.
+        PlanError: the text is not such a document, or its plan is for another module or mesh.
     """
     try:
         document = json.loads(text)
@@ -201,7 +201,7 @@ def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> T
 
 
 def _difference(details: Plan, graph: _core.Graph) -> str:
-    """How a graph differs from that of a plan, in short."""
+    """Describes briefly how a graph differs from a plan's."""
     planned = {tensor.name: tensor.shape for tensor in details.tensors}
     for node in graph.nodes:
         shape = planned.get(node.name)

@@ -1,7 +1,7 @@
-"""Runs every strategy of every operator that a module calls, whole and in parts, and compares.
+"""Runs every operator that a module calls whole and in parts, by every strategy, and compares.
 
-The calls are those of the module's joint graph, with the values that they have there. A part gets
-the regions, zeros and attributes that its row of the strategy table says, as on a rank.
+The calls come from the module's joint graph, with the values they have there. A part gets the
+regions, zeros and attributes that its row of the strategy table says, as on a rank.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _UNSET = ("empty", "new_empty", "empty_like")
 
 @dataclass
 class Report:
-    """What was found.
+    """Results of verifying a module.
 
     Attributes:
-        calls: how many calls of operators the module makes.
-        described: how many of them have a description.
-        strategies: how many splits were run.
-        false: those whose parts do not equal the whole, each with the reason.
+        calls: number of operator calls in the module.
+        described: number of calls whose operator has a description.
+        strategies: number of splits that were run.
+        false: splits whose parts do not equal the whole, each with the reason.
         undescribed: operators without a description.
-        operators: the names of the operators that were run in parts.
+        operators: names of the operators that were run in parts.
     """
 
     calls: int = 0
@@ -169,7 +169,7 @@ def _differs(
     parts: Sequence[Part],
     results: Sequence[Sequence[Any]],
 ) -> Optional[str]:
-    """What is wrong with an output put together from parts."""
+    """Describes how an output assembled from parts differs from the whole; None if it does not."""
     for part, result in zip(parts, results):
         if tuple(result[number].shape) != part.outputs[number].shape:
             return f"part of shape {tuple(result[number].shape)}, not {part.outputs[number].shape}"

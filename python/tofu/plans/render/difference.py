@@ -1,4 +1,4 @@
-"""How two plans of a graph, or of two similar graphs, differ."""
+"""Compares two plans of a graph, or of two similar graphs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def render_difference(
     Args:
         first: a plan.
         second: another one.
-        names: what to call them.
+        names: the plans' names in the text.
         everything: whether to show all rows instead of the largest differences.
     """
     lines = [f"{name}: {_about(plan)}" for name, plan in zip(names, (first, second))]

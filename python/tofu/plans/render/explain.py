@@ -31,7 +31,7 @@ _CHOSEN = "<-"
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """One step of a tensor or an operator: the possible ways, and why one was chosen."""
+    """A step of a tensor or an operator: its choices, and why the plan took one."""
 
     title: str
     reason: str
@@ -65,7 +65,7 @@ def explain(problem: Problem, plan: Plan, name: str) -> Explanation:
     """Explain a tensor or operator of a plan.
 
     Args:
-        problem: what was planned.
+        problem: the graph and strategies of the search.
         plan: its plan.
         name: a node's name, or NAME[1] for its second output.
 
@@ -79,7 +79,7 @@ def explain(problem: Problem, plan: Plan, name: str) -> Explanation:
 
 
 def _words(node: _core.Node) -> dict[str, str]:
-    """What the index variables of an operator stand for."""
+    """Words for the index variables of an operator."""
     ins, outs = ([shape for shape, _ in side] for side in (node.inputs, node.outputs))
     return variable_words(node.op, node.attrs, ins, outs)
 
@@ -89,7 +89,7 @@ def read(text: str, words: Optional[Mapping[str, str]] = None) -> Explanation:
 
     Args:
         text: the document.
-        words: what the operator's index variables stand for.
+        words: words for the operator's index variables.
     """
     document = json.loads(text)
     if document.get("format") != FORMAT:

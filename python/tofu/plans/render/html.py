@@ -22,7 +22,7 @@ from .text import summary
 __all__ = ["render_html", "render_html_difference", "worker_colour"]
 
 _PAGE = Path(__file__).with_name("page")
-# In the order in which they are put together.
+# In the order in which the page includes them.
 _SCRIPTS = ("data.js", "elements.js", "tiles.js", "tree.js", "tables.js", "memory.js", "main.js")
 
 
@@ -47,12 +47,12 @@ def render_html(
 
 
 def render_html_difference(first: Plan, second: Plan, names: tuple[str, str]) -> str:
-    """Two plans, and how they differ, as an HTML document.
+    """Two plans and their differences as an HTML document.
 
     Args:
         first: a plan.
         second: another one.
-        names: what to call them.
+        names: the plans' names on the page.
     """
     title = f"Plans {names[0]} and {names[1]}"
     with stage("writing the page"):

@@ -22,11 +22,11 @@ from .text import summary
 
 __all__ = ["page_data"]
 
-# Points of the chart of memory; each stands for the operators around it that need most.
+# Points of the memory chart; each shows the peak of the operators it replaces.
 _MOST_POINTS = 600
 _NONE = -1
 _UPDATE = "_update"
-# With more pieces a drawing would be a grey square, and a list of workers too long to read.
+# More pieces would make the drawing a grey square and the list of workers too long to read.
 _MOST_CELLS = 1024
 
 
@@ -94,7 +94,7 @@ def _plan(name: str, plan: Plan, names: _Numbers) -> dict[str, Any]:
 
 
 def _tensors(plans: Sequence[Plan], names: _Numbers, layers: _Numbers) -> dict[str, Any]:
-    """Every tensor of any plan; a column per plan for its shape and its cuts."""
+    """Table of all plans' tensors, with columns per plan for shape and cuts."""
     shapes, cuts, dtypes = _Numbers(), _Numbers(), _Numbers()
     pictures: dict[tuple[int, int, tuple[int, ...]], tuple[int, Any]] = {}
     rows: dict[tuple[str, int], list[Any]] = {}
@@ -184,7 +184,7 @@ def _reads(
     tensors: dict[str, Any],
     operators: dict[str, Any],
 ) -> list[list[int]]:
-    """For every operator the numbers of the tensors that it reads."""
+    """Per operator, the numbers of the tensors that it reads."""
     known = {
         (names[name], output): number
         for number, (name, output) in enumerate(zip(tensors["name"], tensors["output"]))
@@ -202,7 +202,7 @@ def _reads(
 
 
 def _peak(plan: Plan, peak: Peak, names: _Numbers) -> dict[str, Any]:
-    """The chart: of consecutive operators, the one while which most is alive."""
+    """The memory chart: each point is the peak of consecutive operators."""
     width = max(1, -(-len(peak.nodes) // _MOST_POINTS))
     points = []
     for begin in range(0, len(peak.nodes), width):

@@ -1,4 +1,4 @@
-"""What a worker holds at its worst moment, as a table for a terminal."""
+"""Table, for a terminal, of a worker's memory at its worst moment."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _row(group: Repeated[Held]) -> tuple[str, ...]:
 
 
 def held_groups(plan: Plan) -> list[Repeated[Held]]:
-    """What is alive at the worst moment, grouped by names that differ in a number only."""
+    """Tensors alive at the worst moment, grouped by names that differ in a number only."""
     if plan.peak is None:
         raise PlanError("plan: what a worker holds needs exact memory (--memory exact)")
     return repeated(
@@ -51,7 +51,7 @@ def held_groups(plan: Plan) -> list[Repeated[Held]]:
 
 
 def peak_text(plan: Plan) -> list[str]:
-    """When the worst moment is, in words."""
+    """Describes the worst moment in words."""
     peak = plan.peak
     if peak is None or not peak.nodes:
         return []

@@ -1,4 +1,4 @@
-"""Which piece of a tensor each worker owns, and how to draw the tensor.
+"""Finds each worker's piece of a tensor, and draws the tensor.
 
 Worker w has one digit per step in the mixed radix of the parts, step 1 most significant
 (docs/formats.md); a step that cuts a dimension divides every piece of it again.
@@ -17,7 +17,7 @@ __all__ = ["Cell", "Picture", "draw", "worker_pieces"]
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One piece of a drawn tensor and the workers that own it."""
+    """A piece of a drawn tensor and the workers that own it."""
 
     row: int
     column: int
@@ -45,7 +45,7 @@ class Picture:
 
 
 def worker_pieces(tensor: TensorPlan, parts: Sequence[int]) -> list[tuple[int, ...]]:
-    """For every worker, which of `tensor.tiles(parts)` it owns along each dimension.
+    """Per worker, the number of its piece of `tensor.tiles(parts)` along each dimension.
 
     >>> matrix = TensorPlan("w", 0, (4, 6), 0, (0, 1))
     >>> worker_pieces(matrix, (2, 2))

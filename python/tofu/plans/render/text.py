@@ -15,7 +15,7 @@ __all__ = ["cuts_text", "render_text", "tiles_text"]
 # Up to this many tensors, each has its own line.
 SMALL = 64
 ROWS = 20
-_MOST = 0.5  # of all bytes
+_MOST = 0.5  # share of all bytes
 
 
 def render_text(plan: Plan, *, everything: bool = False) -> str:
@@ -69,7 +69,7 @@ def summary(plan: Plan) -> list[str]:
 
 
 def _recompute(plan: Plan) -> Iterator[str]:
-    """What runs again in the backward pass."""
+    """Lines on the operators that run again in the backward pass."""
     found = plan.recompute
     if found:
         yield (
@@ -81,7 +81,7 @@ def _recompute(plan: Plan) -> Iterator[str]:
 
 
 def _time(plan: Plan) -> Iterator[str]:
-    """The predicted time of a step, and what crosses each level of links."""
+    """The predicted time of a step, and the bytes that cross each level of links."""
     if plan.predicted is None:
         return
     spent = {name: format_seconds(ns / 1e9) for name, ns in plan.predicted.items() if _is_ns(name)}
@@ -118,7 +118,7 @@ def _candidates(plan: Plan) -> str:
 
 
 def _whole(plan: Plan) -> list[str]:
-    """What to say of a plan that leaves most bytes whole on every worker."""
+    """A hint for plans that leave most bytes whole on every worker."""
     sizes = plan.replicated_bytes()
     whole, total = sum(sizes.values()), plan.tensor_bytes
     if not whole or whole < _MOST * total:

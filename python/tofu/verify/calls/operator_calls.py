@@ -1,4 +1,4 @@
-"""All example calls, by the name under which their operator is described."""
+"""Example calls of every described operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tofu.lang.example_calls import Case
 __all__ = ["NOT_RUN", "cases_by_operator", "shipped_cases"]
 
 _GPU = "MXNet has it for GPUs only"
-# Described operators that cannot be run, and why.
+# Described operators that verification cannot run, and why.
 NOT_RUN = {
     **dict.fromkeys(("_contrib_fft", "_contrib_ifft", "_contrib_count_sketch"), _GPU),
     "_backward__contrib_fft": _GPU,
@@ -36,15 +36,15 @@ def shipped_cases() -> tuple[Case, ...]:
 
 
 def cases_by_operator() -> dict[str, list[Case]]:
-    """The cases of every described operator, after registering the descriptions.
+    """Registers the descriptions and returns the cases of each described operator.
 
     Other modules and files with descriptions list their cases in ``CASES``.
     """
     cases = list(shipped_cases())
     for module in load_described():
         cases += getattr(module, "CASES", [])
-    found: dict[str, list[Case]] = {}
+    by_operator: dict[str, list[Case]] = {}
     for case in cases:
         name, _ = described_name(case.op, case.attrs)
-        found.setdefault(name, []).append(case)
-    return found
+        by_operator.setdefault(name, []).append(case)
+    return by_operator

@@ -1,4 +1,4 @@
-"""Random other shapes for a case.
+"""Draws other shapes for a case.
 
 An operator's shapes depend on each other and on its attributes in ways that only the
 operator knows. So sizes are replaced consistently, such as every 6 by a 7, and MXNet's shape

@@ -95,7 +95,7 @@ def check_operator(
 
 
 def splits_of(run: Run, rng: np.random.Generator) -> Iterator[list[Split]]:
-    """The splits to try: none, each variable in equal and unequal parts, pairs of neighbours."""
+    """Splits to try: none, each variable in equal and unequal parts, pairs of neighbours."""
     yield []
     splittable = run.row["splittable"]
     for var in splittable:
@@ -110,14 +110,14 @@ def splits_of(run: Run, rng: np.random.Generator) -> Iterator[list[Split]]:
 
 
 def _once(run: Run) -> Iterator[list[Split]]:
-    """Every variable in two parts."""
+    """Splits each variable into two parts."""
     for var in run.row["splittable"]:
         if run.extent(var) > 1:
             yield [(var, _halves(run.extent(var)))]
 
 
 def _uneven(extent: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """About 60/40, or 40/60."""
+    """Splits an extent about 60/40 or 40/60."""
     larger = min(max(round(0.6 * extent), extent // 2 + 1), extent - 1)
     sizes = (larger, extent - larger)
     return sizes if rng.integers(2) else sizes[::-1]
@@ -128,7 +128,7 @@ def _halves(extent: int) -> tuple[int, ...]:
 
 
 def described_in() -> str:
-    """The options for the files that describe operators, as the command line has them."""
+    """Command-line options that name the files with the operators' descriptions."""
     files = Config.from_environment().describe
     return "".join(f" --describe {shlex.quote(str(path))}" for path in files)
 
@@ -172,7 +172,7 @@ class _Checker:
         return self.verdict
 
     def _drawn(self) -> list[Case]:
-        """More calls that run: the cases with other sizes."""
+        """Draws more calls that run: the cases with other sizes."""
         draws = max(1, _DRAWS // max(len(self.cases), 1))
         sizes = {"sizes": _MANY} if self.random else {}
         found = []
@@ -188,9 +188,9 @@ class _Checker:
         return [calls[k] for k in sorted(chosen)]
 
     def _check(self, case: Case, *, required: bool, briefly: bool = False) -> bool:
-        """Check a call; False if it does not run, which is reported if it is required.
+        """Check a call. Returns False if it does not run, and reports it if the call is `required`.
 
-        Briefly: every strategy once.
+        `briefly` checks every strategy once.
         """
         name = f"{case.name} {case.dtype}"
         if self._ends_the_process(case, name):
@@ -223,7 +223,7 @@ class _Checker:
     def _search(self) -> None:
         """Search for splits that the description does not yield."""
         if SEARCH in self.avoid:
-            return  # it crashed the process, on parts that the operator does not check
+            return  # the search crashed the process on parts that the operator does not check
         self.tell(SEARCH)
         for case in self._some(self.cases, _SEARCH_CASES):
             if case.fixed or case.imperative:

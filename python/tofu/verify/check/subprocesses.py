@@ -137,7 +137,7 @@ def _lost(worker: _Worker, tasks: deque[_Task], seed: int) -> Optional[Verdict]:
 
 
 def _serve(pipe: Connection, seed: int, quick: bool) -> None:
-    """The process: checks operators from the pipe until the pipe is closed."""
+    """Check operators from the pipe until it is closed; runs in the process."""
     from tofu.verify.calls.operator_calls import cases_by_operator
 
     known = cases_by_operator()

@@ -1,4 +1,4 @@
-"""Splits that work for an operator but that its description does not yield."""
+"""Finds splits that work for an operator but are missing from its description."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _donor(run: Run, inputs: Sequence[Array]) -> list[Tensor]:
 
 
 def _strategies(run: Run, compared: Sequence[int]) -> Iterator[Way]:
-    """The description's strategies, in the same form."""
+    """The description's strategies, as ways."""
     for var in run.row["splittable"]:
         extent = run.extent(var)
         halves = (var, (extent - extent // 2, extent // 2))

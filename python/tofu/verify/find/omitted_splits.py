@@ -1,4 +1,4 @@
-"""Splits that work on an operator but that its description leaves out, and why."""
+"""Working splits that an operator's description leaves out, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ZERO = "the gradient is always zero, so any cut works"
 _SHAPE_ONLY = "only the shape of this input is read, so the values of a part do not matter"
 _UNREAD = "this call never reads an input's values, so cutting it along any equal size works"
 
-# By operator: why the splits found are not strategies.
+# operator -> why its other working splits are not strategies.
 EXPLAINED: Mapping[str, str] = {
     "IdentityAttachKLSparseReg": "only the gradient reads the moving average",
     "SoftmaxActivation": (

@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How parts combine to an output: "concatenate" along `dim`, a reducer, or "whole"."""
+    """The way parts form an output: "concatenate" along `dim`, a reducer, or "whole"."""
 
     kind: str
     dim: Optional[int] = None
@@ -51,7 +51,7 @@ class Way:
         outcomes: how each output combines.
         zeroed: inputs that are zeros in every part except the first.
         window: how far a part reads beyond its end.
-        attributes: those in which the part's size replaces the dimension's.
+        attributes: names of attributes in which the part's size replaces the dimension's.
     """
 
     cuts: tuple[Optional[int], ...]
@@ -61,7 +61,7 @@ class Way:
     attributes: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """In words, dimensions as numbers."""
+        """Describes the split in words, with dimensions as numbers."""
         cut = ", ".join(
             f"dimension {d} of input {k}" for k, d in enumerate(self.cuts) if d is not None
         )
@@ -131,7 +131,7 @@ def _try(
     attrs: Mapping[str, str],
     cuts: tuple[Optional[int], ...],
 ) -> Iterator[Way]:
-    """The first way in which these cuts work, if any."""
+    """The first way that works with these cuts, if any."""
     size = next(a.shape[d] for a, d in zip(known[0][0], cuts) if d is not None)
     whole = [k for k, d in enumerate(cuts) if d is None]
     for zeroed in ((), *((k,) for k in whole)):
@@ -167,7 +167,7 @@ def _outcomes(
     zeroed: Sequence[int],
     changed: Sequence[str],
 ) -> tuple[Outcome, ...]:
-    """How two parts combine to each output; () if they do not."""
+    """Outcomes that turn two parts into each output; () if an output has none."""
     results = []
     total = sum(sizes)
     for begin, end in ((0, sizes[0]), (sizes[0], total)):
@@ -228,7 +228,7 @@ def _windows(
     attrs: Mapping[str, str],
     cuts: tuple[Optional[int], ...],
 ) -> Iterator[Way]:
-    """A window along the dimension: a part of the output needs a little more of the input."""
+    """Finds windows along the dimension: part of an output reads a little more input."""
     inputs, outputs = known[0]
     size = next(a.shape[d] for a, d in zip(inputs, cuts) if d is not None)
     for dim in range(outputs[0].ndim):
@@ -257,7 +257,7 @@ def _is_span(
     made: tuple[int, int],
     read: tuple[int, int],
 ) -> bool:
-    """Whether this range of the inputs makes that range of all outputs."""
+    """Whether a range of the inputs yields a range of all outputs."""
     part = [
         a if d is None else np.ascontiguousarray(a.take(range(*read), axis=d))
         for a, d in zip(inputs, cuts)
@@ -271,7 +271,7 @@ def _is_span(
 
 
 def refusing(run: Callable[[Sequence[Array], Mapping[str, str]], list[Array]]) -> Call:
-    """The operator as a call that returns None if MXNet raises an error."""
+    """Wraps the operator in a call that returns None if MXNet raises an error."""
 
     def call(inputs: Sequence[Array], attrs: Mapping[str, str]) -> Optional[list[Array]]:
         try:

@@ -16,10 +16,10 @@ _REDUCER = {"sum": "Sum", "max": "Max", "min": "Min", "prod": "Prod"}
 
 @dataclass(frozen=True)
 class Found:
-    """The results for one operator.
+    """Splits found for one operator.
 
     Attributes:
-        name: the name to describe it by.
+        name: the operator's name in its description.
         case: the call that ran.
         tensors: names for its inputs.
         outs: the outputs' shapes.
@@ -35,7 +35,7 @@ class Found:
 
 @dataclass(frozen=True)
 class _Named:
-    """A way, and the variable whose range it divides."""
+    """A way and the variable that it splits."""
 
     name: str
     way: Way
@@ -78,7 +78,7 @@ def _variable(number: int, way: Way) -> str:
 
 
 def _can_be_written(named: _Named, others: Sequence[_Named], case: Case) -> bool:
-    """Whether TDL can express it: windows only of elements, changed attributes only of numbers."""
+    """Whether TDL can express a way: windows of elements, and attributes that are numbers."""
     way = named.way
     if any(not case.attrs[a].strip().isdigit() for a in way.attributes):
         return False

@@ -23,7 +23,7 @@ _ROOMS = ("lang", "analysis", "tdl", "verify")
 
 
 def cached_inventory() -> list[dict[str, object]]:
-    """The operators of ``tofu.verify.inventory.inventory.inventory``, as documents."""
+    """The operators of ``tofu.verify.inventory.inventory.inventory``, as JSON documents."""
     path = cache_directory() / f"inventory-{_fingerprint()}.json"
     with contextlib.suppress(OSError, ValueError, RecursionError):
         kept = json.loads(path.read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def cached_inventory() -> list[dict[str, object]]:
 
 
 def _digest(operators: object) -> str:
-    """Tells a damaged file."""
+    """Hashes the operators, so that a damaged file is noticed."""
     return hashlib.sha256(json.dumps(operators).encode()).hexdigest()
 
 

@@ -30,9 +30,9 @@ _UPDATE = "update"  # the function's name in descriptions of weight updates
 def class_of(trace: Trace, row: Mapping[str, Any]) -> str:
     """The class of an operator, from its executed description and its row.
 
-    The first that fits of: random; a weight update; an opaque function; a sum of products
-    of different tensors; another reduction; the same index everywhere; elements that only
-    move; else a function of broadcast tensors.
+    The first of these that fits: random; a weight update; an opaque function; a sum of
+    products of different tensors; another reduction; the same index everywhere; elements
+    that only move; else a function of broadcast tensors.
     """
     terms = [e for out in trace.outputs for e in ir.walk(out.body)]
     opaque = [e for e in terms if isinstance(e, ir.OpaqueElement)]
@@ -61,7 +61,7 @@ def counts(
     ins: Sequence[Shape],
     outs: Sequence[Shape],
 ) -> tuple[int, int, int]:
-    """How many strategies a row has, how many of them reduce, and how many read a halo."""
+    """Counts a row's strategies, those that reduce, and those that read a halo."""
     reduced = {int(var) for out in row["outputs"] for var in out["reduce"]}
     split = row["splittable"]
     halos = 0
@@ -78,7 +78,7 @@ def counts(
 
 
 def _is_product(expr: ir.Expr) -> bool:
-    """Whether there is a product of two tensors' elements."""
+    """Whether the expression contains a product of two tensors' elements."""
     for e in ir.walk(expr):
         if isinstance(e, ir.Call) and e.function == "mul":
             slots = [{element.slot for element in ir.elements(arg)} for arg in e.args]
@@ -88,7 +88,7 @@ def _is_product(expr: ir.Expr) -> bool:
 
 
 def _stretches(trace: Trace) -> Iterator[bool]:
-    """For every element, whether it is constant along some variable of its output."""
+    """Yields, for every element, whether it is constant along some variable of its output."""
     for output in trace.outputs:
         for element in ir.elements(output.body):
             dims = [d for d in element.dims if isinstance(d, ir.Index)]

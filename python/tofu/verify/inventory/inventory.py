@@ -1,4 +1,4 @@
-"""Every operator of the installed MXNet, with its strategies."""
+"""Lists the operators of the installed MXNet with their strategies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Operator:
     reason: Optional[str]
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Converts the operator to a JSON document."""
         fields = dataclasses.asdict(self)
         return {name.rstrip("_"): value for name, value in fields.items()}
 
@@ -61,7 +61,7 @@ class Call:
 
 
 def inventory() -> list[Operator]:
-    """All registered operators, in the order of their names."""
+    """Lists all registered operators by name."""
     cases = cases_by_operator()
     reasons = _reasons()
     return [
@@ -73,7 +73,7 @@ def inventory() -> list[Operator]:
 def operator_of(
     name: str, aliases: list[str], cases: Sequence[Case], reasons: Mapping[str, str]
 ) -> Operator:
-    """One operator, with the strategies of its call that has the most."""
+    """An operator with the strategies of its richest call."""
     description = lookup(name)
     if description is None:
         reason = reasons.get(name, NOT_DESCRIBED)
@@ -103,7 +103,7 @@ def call_of(case: Case) -> Optional[Call]:
 
 
 def _found(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
-    """The computed shapes of an operator for which MXNet infers none, or wrong ones."""
+    """Shapes from running an operator for which MXNet infers none, or wrong ones."""
     if case.shaped or (case.imperative and case.forward is None):
         return None
     op, attrs = case.op, case.attrs

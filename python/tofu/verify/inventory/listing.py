@@ -1,4 +1,4 @@
-"""The operators that the installed MXNet registers."""
+"""Lists the operators that the installed MXNet registers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["registered_operators"]
 
 
 def registered_operators() -> dict[str, list[str]]:
-    """Every operator's own name, in order, and its other names, without those tofu adds."""
+    """Returns operator -> its aliases, sorted by name, without the operators that tofu adds."""
     count = ctypes.c_uint()
     names = ctypes.POINTER(ctypes.c_char_p)()
     check_call(_LIB.NNListAllOpNames(ctypes.byref(count), ctypes.byref(names)))

@@ -15,7 +15,7 @@ PATH = Path(__file__).with_name("recorded.json")
 
 @functools.cache
 def recorded() -> Mapping[str, Mapping[str, Any]]:
-    """By operator: the fingerprint of the verified description, the seed, the number of checks."""
+    """Returns operator -> fingerprint of its verified description, seed and number of checks."""
     if not PATH.exists():
         return {}
     operators: Mapping[str, Mapping[str, Any]] = json.loads(PATH.read_text(encoding="utf-8"))

@@ -1,8 +1,7 @@
 """Runs one call of a real operator, whole and in parts.
 
-The parts are exactly those of the operator's row of the strategy table: the regions it
-reads, the attributes it rewrites, the zeros and fills. Concatenated or reduced, they must
-equal the whole.
+The parts follow the operator's row of the strategy table exactly: the regions read, the
+attributes rewritten, the zeros and fills. Concatenated or reduced, they must equal the whole.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from tofu.verify.run.node import Array, Tensor, run_imperatively, run_node
 
 __all__ = ["MismatchError", "Run", "check_distribution", "check_equal"]
 
-# How much rounding may differ when sums are taken in parts, by type.
+# Largest rounding difference of sums taken in parts, by type.
 _TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2}
 _JOIN: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
-# Two samples of one distribution differ by more once in about a million times.
+# Two samples of one distribution exceed this about once in a million times.
 _KOLMOGOROV = 2.7
 
 
@@ -99,7 +98,7 @@ class Run:
     def run(
         self, inputs: Sequence[Array], attrs: Mapping[str, str], donor: Sequence[Tensor]
     ) -> list[Any]:
-        """The operator's outputs for these inputs and attributes."""
+        """Runs the operator and returns its outputs."""
         case = self.case
         if case.imperative or case.in_place:
             gradients = [donor[int(g[1:])] for g in self.grads] if case.forward else []
@@ -160,7 +159,7 @@ class Run:
                 donor[number] = Tensor(inputs[k].shape, donor[number].dtype)
         for k, grad in enumerate(self.grads if self.case.forward else ()):
             if k in self.case.hide and grad in self.case.reads:
-                continue  # it has the shape of an input
+                continue  # the attribute has the shape of an input
             number = int(grad[1:])
             donor[number] = Tensor(part.outputs[k].shape, donor[number].dtype)
         for number, read in self.case.like.items():

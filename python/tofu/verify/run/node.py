@@ -63,14 +63,14 @@ def run_node(
     numpy: bool = False,
     seen: Optional[Mapping[int, Array]] = None,
 ) -> list[Optional[Array]]:
-    """The outputs of one node; None for hidden ones.
+    """Runs one node and returns its outputs; None for hidden ones.
 
     Args:
         op: the operator.
         attrs: its attributes.
         inputs: its inputs' values.
         outputs: the number of its outputs.
-        hide: outputs that it refuses to compute.
+        hide: outputs that the operator refuses to compute.
         forward: the forward operator of a backward one.
         forward_attrs: the forward operator's attributes.
         donor: the forward operator's inputs, from which MXNet infers the gradients' shapes.
@@ -96,10 +96,10 @@ def run_node(
 
 
 def inferred(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
-    """The shapes of a case's operator, inputs and outputs, as MXNet infers them.
+    """Shapes that MXNet infers for the inputs and outputs of a case's operator.
 
-    For a backward operator, the shapes of its forward operator. None if MXNet infers none,
-    or not those of the case.
+    For a backward operator, the shapes of its forward operator. None if MXNet infers no shapes,
+    or others than the case's.
     """
     ins = [i.shape for i in case.inputs]
     shapes = {f"x{k}": shape for k, shape in enumerate(ins)}
@@ -107,19 +107,19 @@ def inferred(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
         symbol = _forward_symbol(case, [[len(ins), k, 0] for k in range(case.outputs)])
         quiet = contextlib.redirect_stdout(io.StringIO())  # shape inference also prints
         with mx.util.np_shape(case.numpy), quiet, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # if it cannot infer them
+            warnings.simplefilter("ignore")  # MXNet warns when it cannot infer shapes
             arguments, outs, states = symbol.infer_shape(**shapes)
     except (mx.MXNetError, ValueError):
         return None
     if arguments is None:
         return (ins, [ins[k] for k in case.shaped]) if case.shaped else None
     names = [*symbol.list_arguments(), *symbol.list_auxiliary_states()]
-    # Some operators overwrite the shapes that they are given.
+    # Some operators overwrite the shapes passed to them.
     return (ins, outs) if dict(zip(names, [*arguments, *states])) == shapes else None
 
 
 def visible_outputs(case: Case) -> int:
-    """The number of visible outputs, of the forward operator for a backward one."""
+    """The number of visible outputs; for a backward operator, those of its forward operator."""
     return len(_forward_symbol(case, [[len(case.inputs), 0, 0]]).get_internals())
 
 
@@ -137,7 +137,7 @@ def _forward_symbol(case: Case, heads: Sequence[Sequence[int]]) -> Any:
 def run_imperatively(
     case: Case, attrs: Mapping[str, str], inputs: Sequence[Array], gradients: Sequence[Tensor]
 ) -> list[Array]:
-    """The outputs of an operator that cannot be a node of a graph.
+    """Runs an operator that cannot be a node of a graph, and returns its outputs.
 
     Args:
         case: its case.
@@ -189,7 +189,7 @@ def _bound(
     if control:
         nodes[-1]["control_deps"] = control
     last = len(nodes) - 1
-    # The forward operator's output is a head too: some do not run otherwise.
+    # The forward operator's output is a head too: some operators do not run otherwise.
     heads = [[last, k, 0] for k in range(outputs) if k not in hide]
     heads += [[k, 0, 0] for k in control]
     symbol = _symbol(nodes, heads, numpy)

@@ -18,14 +18,14 @@ __all__ = ["Difference", "compare", "first_fault"]
 _ROUNDING = 1e-9
 # A rounding difference is at least this much smaller in double than in single precision.
 _SHRINKS = 1e-4
-# A tensor is measured by its own largest value, or this share of the largest of its kind: what
-# is zero but for rounding would differ by as much as it is.
+# A tensor is measured by its own largest value, or by this share of the largest of its kind:
+# otherwise a tensor that is zero but for rounding would differ by its whole value.
 _FLOOR = 1e-2
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One tensor at one step.
+    """The difference of one tensor at one step.
 
     Attributes:
         step: the step, from 1.
@@ -57,13 +57,13 @@ def compare(single: tuple[Arrays, Arrays], double: tuple[Arrays, Arrays]) -> lis
         single: what the whole and the partitioned run computed in float32.
         double: the same in float64.
     """
-    found = []
+    differences = []
     for key in dict.fromkeys(key for arrays in (*single, *double) for key in arrays):
         step, kind, name = key.split("/", 2)
-        found.append(
+        differences.append(
             Difference(int(step), kind, name, _relative(key, *single), _relative(key, *double))
         )
-    return found
+    return differences
 
 
 def first_fault(found: Sequence[Difference]) -> Difference | None:

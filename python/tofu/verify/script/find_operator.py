@@ -2,9 +2,9 @@
 
     python -m tofu.verify.script.find_operator OUT SCRIPT [ARGS]...
 
-``MXNET_GRAPH_PASS=tofu`` is in the environment. OUT is a JSON list of the operators that give
-something else in parts than as a whole (tofu.verify.script.wrong_operators), in the order in which
-they run, each with its description.
+``MXNET_GRAPH_PASS=tofu`` is in the environment. OUT is a JSON list of the operators whose parts
+do not give the whole (tofu.verify.script.wrong_operators), in the order in which they run, each
+with its description.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DTYPE = "float64"  # rounding is far smaller there than a fault
 
 
 class _Graphs:
-    """The plans of a script, with the values that their variables had."""
+    """Collects a script's plans and the values of their variables."""
 
     def __init__(self) -> None:
         self.found: dict[str, tuple[Any, dict[str, Any]]] = {}
@@ -59,7 +59,7 @@ class _Graphs:
 
 
 def main() -> None:
-    """The process."""
+    """Run the script and write the list; the process's entry point."""
     out, script, *args = sys.argv[1:]
     graphs = _Graphs()
     before = PartitionedBlock.run

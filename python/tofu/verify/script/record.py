@@ -27,7 +27,7 @@ __all__ = ["GRAPHS", "KINDS", "OWN", "RANDOM", "STEPS", "Recorder", "main", "run
 KINDS = ("output", "gradient", "weight")
 RANDOM = "random"  # whether operators draw random numbers
 OWN = "own"  # whether the user describes operators
-STEPS = "steps"  # how many steps there are, and GRAPHS how many graphs were partitioned
+STEPS = "steps"  # number of steps; GRAPHS: number of partitioned graphs
 GRAPHS = "graphs"
 _MOST_SERIAL = 3
 _SEED = 1
@@ -38,18 +38,18 @@ class _Ended(BaseException):
 
 
 class Recorder:
-    """What a script computes.
+    """Records the arrays that a script computes.
 
     Args:
-        steps: how many steps to record.
+        steps: number of steps to record.
         dtype: the data type in which to train.
-        until_partitioned: whether to record more steps until a block runs partitioned. One with
-            operators that may draw random numbers runs serially at first.
+        until_partitioned: whether to record more steps until a block runs partitioned. A block
+            whose operators may draw random numbers runs serially at first.
 
     Attributes:
         arrays: "STEP/KIND/NAME" -> array.
-        steps: how many steps are recorded.
-        graphs: how many graphs have been partitioned.
+        steps: number of recorded steps.
+        graphs: number of partitioned graphs.
     """
 
     def __init__(self, steps: int, dtype: str, *, until_partitioned: bool = False) -> None:
@@ -65,7 +65,7 @@ class Recorder:
         self._cast: set[int] = set()
 
     def patch(self) -> Callable[[], None]:
-        """Record from now on; the function that is returned ends that."""
+        """Start recording; returns a function that stops it."""
         seams = [
             (gluon.Block, "__call__", self._call),
             (gluon.Trainer, "step", self._update),
@@ -86,7 +86,7 @@ class Recorder:
         self.arrays[f"{self._step}/{kind}/{name}"] = array.asnumpy()
 
     def _keep_all(self, original: Any) -> Any:
-        """Dropout draws other numbers on each worker, so it keeps every value."""
+        """Make Dropout keep every value: it would draw other numbers on each worker."""
 
         @functools.wraps(original)
         def forward(block: Any, F: Any, x: Any) -> Any:
@@ -146,12 +146,12 @@ class Recorder:
         return update
 
 
-def _arrays(found: Any) -> list[Any]:
+def _arrays(output: Any) -> list[Any]:
     """The arrays of a block's output, however nested."""
-    if isinstance(found, mx.nd.NDArray):
-        return [found]
-    if isinstance(found, (list, tuple)):
-        return [array for each in found for array in _arrays(each)]
+    if isinstance(output, mx.nd.NDArray):
+        return [output]
+    if isinstance(output, (list, tuple)):
+        return [array for each in output for array in _arrays(each)]
     return []
 
 
@@ -175,7 +175,7 @@ def run_script(recorder: Recorder, script: str, args: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """The process."""
+    """Run and record the script; the process's entry point."""
     out, steps, dtype, script, *args = sys.argv[1:]
     from tofu.analysis.described import is_random as draws
     from tofu.gluon.session.session import active, looking
@@ -191,12 +191,12 @@ def main() -> None:
         is_random |= any(map(draws, {node.op for node in problem.graph.nodes if node.op}))
         is_own |= has_own(problem.graph)
 
-    # There is no session in the serial run.
+    # The serial run has no session.
     with looking(problem=note) if active() is not None else contextlib.nullcontext():
         run_script(recorder, script, args)
-    told = {RANDOM: is_random, OWN: is_own, STEPS: recorder.steps, GRAPHS: recorder.graphs}
-    found = {key: np.array(value) for key, value in told.items()}
-    # A file object: savez would append ".npz" to a name.
+    facts = {RANDOM: is_random, OWN: is_own, STEPS: recorder.steps, GRAPHS: recorder.graphs}
+    found = {key: np.array(value) for key, value in facts.items()}
+    # Pass a file object: savez would append ".npz" to a name.
     with open(out, "wb") as file:
         np.savez(file, **found, **recorder.arrays)
 

@@ -6,8 +6,8 @@ the operators before it compute whole, so a wrong one does not make those after 
     for wrong in wrong_operators(compiled.searched, values):
         print(wrong.node, wrong.splits, wrong.difference)
 
-The passes partition a graph of the one operator (tests/python/equality does it at random), so what
-runs is what a run has: regions, fetches, and attributes of parts.
+The passes partition a graph of that one operator (tests/python/equality draws such graphs at
+random), so it runs with the same regions, fetches and attributes as in the script.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tofu.plans.plan import REPLICATED
 
 __all__ = ["Wrong", "has_own", "wrong_operators"]
 
-# Rounding in double precision is far below it, a wrong region far above.
+# Far above rounding in double precision, far below a wrong region's difference.
 _TOLERANCE = 1e-6
 _HEAD_GRADIENT = "head_grad"
 _ROLE = "__tofu_role__"
@@ -51,7 +51,7 @@ class Wrong:
         used: whether the plan splits it so.
         difference: the largest difference, relative to the largest value; infinite if the parts
             do not run.
-        error: why they do not run, or "".
+        error: why the parts do not run, or "".
     """
 
     node: str
@@ -63,7 +63,7 @@ class Wrong:
 
 
 def has_own(graph: _core.Graph) -> bool:
-    """Whether the user describes an operator of a graph."""
+    """Whether the user describes any operator of a graph."""
     return any(map(_is_own, (node for node in graph.nodes if node.op)))
 
 
@@ -73,11 +73,11 @@ def _is_own(node: Any) -> bool:
 
 
 def wrong_operators(plan: _core.Plan, values: Mapping[str, Any]) -> Iterator[Wrong]:
-    """The operators that are wrong in parts, in the graph's order.
+    """Yields the operators whose parts do not give the whole, in the graph's order.
 
     Args:
         plan: the plan; operators that the user describes are split in every other way, too.
-        values: what the graph's variables hold; those left out are random.
+        values: values of the graph's variables; missing ones are drawn at random.
     """
     graph = plan.table.graph
     nodes = graph.nodes
@@ -85,16 +85,16 @@ def wrong_operators(plan: _core.Plan, values: Mapping[str, Any]) -> Iterator[Wro
     read = {source for node in nodes for source in node.sources}
     cuts = _Cuts(plan)
     rng = np.random.default_rng(1)
-    found: dict[tuple[int, int], Any] = {}
+    outputs_of: dict[tuple[int, int], Any] = {}
     tried: set[Any] = set()
     for number, node in enumerate(nodes):
         if not node.op:
-            found[number, 0] = _value(node, values, rng)
+            outputs_of[number, 0] = _value(node, values, rng)
             continue
         inputs = [found[source] for source in node.sources]
         one = _One(node, inputs)
         outputs = one.run((), [], cuts.none)
-        found.update({(number, index): array for index, array in enumerate(outputs)})
+        outputs_of.update({(number, index): array for index, array in enumerate(outputs)})
         if one.row is None or is_random(node.op):
             continue
         compared = [i for i in range(len(outputs)) if (number, i) in read or len(outputs) == 1]
@@ -117,7 +117,7 @@ def _value(node: Any, values: Mapping[str, Any], rng: np.random.Generator) -> An
 
 
 class _Cuts:
-    """How the plan cuts tensors and splits operators."""
+    """Cuts of tensors and splits of operators in a plan."""
 
     def __init__(self, plan: _core.Plan) -> None:
         self.parts = plan.parts
@@ -128,7 +128,7 @@ class _Cuts:
     def ways(
         self, node: Any, one: _One, sources: Sequence[tuple[str, int]]
     ) -> Iterator[tuple[Sequence[int], Cuts, list[list[int]], bool]]:
-        """Parts, splits of the operator, cuts of its tensors, and whether the plan has them."""
+        """Yields parts, the operator's splits, its tensors' cuts, and whether the plan has them."""
         outputs = [(node.name, index) for index in range(len(node.outputs))]
         tensors = [list(self._tensors[key]) for key in (*sources, *outputs)]
         splits = self._operators[node.name]
@@ -176,7 +176,7 @@ class _One:
         whole: Sequence[Any],
         compared: Sequence[int],
     ) -> tuple[float, str]:
-        """The largest relative difference of what the parts give, and why they do not run."""
+        """The largest relative difference of the parts' outputs, and why they do not run or ""."""
         try:
             found = self.run(parts, splits, tensors)
         except (mx.MXNetError, TofuError) as error:
@@ -184,7 +184,7 @@ class _One:
         return max((_difference(found[i], whole[i]) for i in compared), default=0.0), ""
 
     def run(self, parts: Sequence[int], splits: Cuts, tensors: list[list[int]]) -> list[Any]:
-        """The outputs of the operator, run by as many workers as there are parts."""
+        """Run the operator on one worker per part and return its outputs."""
         graph = self._graph()
         rows = document([self.row if node.op else None for node in graph.nodes])
         table = _core.StrategyTable(rows, graph)
