@@ -18,8 +18,8 @@ class Backend:
         refined: tofu.mx.graphs.lower.fused_norm.refined
         strategy_table: tofu.analysis.strategy_table.strategy_table
         search: tofu.planner.search.search
-        compile_plan: tofu.planner.compile_plan.compile_plan, using one executor if MXNet can run its
-            halves
+        compile_plan: tofu.planner.compile_plan.compile_plan, using one executor if MXNet can run
+            its halves
         step_memory: tofu.mx.memory.step_memory.step_memory
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program

@@ -91,7 +91,7 @@ def wrong_operators(plan: _core.Plan, values: Mapping[str, Any]) -> Iterator[Wro
         if not node.op:
             outputs_of[number, 0] = _value(node, values, rng)
             continue
-        inputs = [found[source] for source in node.sources]
+        inputs = [outputs_of[source] for source in node.sources]
         one = _One(node, inputs)
         outputs = one.run((), [], cuts.none)
         outputs_of.update({(number, index): array for index, array in enumerate(outputs)})
