@@ -55,13 +55,20 @@ def _environment_restored() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def import_script() -> Iterator[Callable[[str], ModuleType]]:
     """Imports a module of scripts/ or benchmarks/ by its name; the module's tests share it."""
-    path, before = list(sys.path), set(sys.modules)
+    path, before = list(sys.path), dict(sys.modules)
     sys.path[:0] = map(str, SCRIPTS)
-    yield importlib.import_module
+
+    def import_module(name: str) -> ModuleType:
+        if name in before and sys.modules[name] is before[name]:
+            del sys.modules[name]  # a folder of tests has the same name
+        return importlib.import_module(name)
+
+    yield import_module
     sys.path[:] = path
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "").parent in SCRIPTS:
+    for name, module in list(sys.modules.items()):
+        if Path(getattr(module, "__file__", None) or "").parent in SCRIPTS:
             del sys.modules[name]
+    sys.modules.update({name: before[name] for name in set(before) - set(sys.modules)})
 
 
 @pytest.fixture(scope="session")
