@@ -65,7 +65,7 @@ Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
         {"releasing element-wise operators", plan.cost(), plan.lower_bound()});
   }
   const CoarseGraph fine = UnmergedClasses(request, may_be_whole);
-  const Plan swept = SweepUnmerged(request, merged, fine, may_be_whole, plan);
+  Plan swept = SweepUnmerged(request, merged, fine, may_be_whole, plan);
   const bool is_proven = swept.status == PlanStatus::kOptimal;
   if (swept.cost() >= plan.cost()) {
     if (is_proven) {
