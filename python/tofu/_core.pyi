@@ -532,7 +532,7 @@ repeats_attribute: str
 def recompute(
     table: StrategyTable, *, costs: Sequence[int], limit_bytes: int = 0
 ) -> dict[str, Any]:
-    """Run parts of the forward pass again in the backward pass; see tofu.plans.recompute.
+    """Run parts of the forward pass again in the backward pass; see tofu.planner.recomputation.
 
     Args:
         table: strategy table of a training graph.
