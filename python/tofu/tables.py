@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["table"]
+__all__ = ["line", "table"]
 
 
 def table(
@@ -22,11 +22,13 @@ def table(
     """
     body = [tuple(header), *map(tuple, rows)]
     widths = [max(map(len, column)) for column in zip(*body)]
-    return ["  ".join(_aligned(row, widths, right)).rstrip() for row in body]
+    return [line(row, widths, right=right) for row in body]
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int], right: Collection[int]) -> list[str]:
-    return [
+def line(row: Sequence[str], widths: Sequence[int], *, right: Collection[int] = ()) -> str:
+    """One line of a table whose columns have these widths."""
+    cells = [
         cell.rjust(width) if k in right else cell.ljust(width)
         for k, (cell, width) in enumerate(zip(row, widths))
     ]
+    return "  ".join(cells).rstrip()

@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -28,19 +29,22 @@ using LiveRecord = std::tuple<std::string, std::string, int, int64_t, bool>;
 
 // The worker of every node, from the context groups that partition wrote. Without
 // any, all nodes belong to worker 0.
-std::vector<int> NodeWorkers(const Graph& graph, int num_workers) {
+std::vector<int> WorkersOf(const Graph& graph, int num_workers) {
+  std::map<std::string, int> numbers;
+  for (int w = 0; w < num_workers; ++w) numbers.emplace(WorkerContext(w), w);
   std::vector<int> workers;
+  workers.reserve(graph.nodes.size());
   for (const Node& node : graph.nodes) {
     const auto group = node.attrs.find(kContextAttr);
-    int worker = 0;
-    while (group != node.attrs.end() && worker < num_workers &&
-           group->second != WorkerContext(worker)) {
-      ++worker;
+    if (group == node.attrs.end()) {
+      workers.push_back(0);
+      continue;
     }
-    TOFU_CHECK_USER(worker < num_workers, Blame::kGraph)
+    const auto worker = numbers.find(group->second);
+    TOFU_CHECK_USER(worker != numbers.end(), Blame::kGraph)
         << "node " << node.name << ": found context group \"" << group->second
         << "\", expected worker0 to worker" << num_workers - 1;
-    workers.push_back(worker);
+    workers.push_back(worker->second);
   }
   return workers;
 }
@@ -85,8 +89,8 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
     options.search_match_range = search_match_range;
     options.external_heads.assign(graph->heads.size(), 0);
     for (int head : external_heads) options.external_heads.at(head) = 1;
-    memory = PlanExecutorMemory(OrderAsBound(*graph, NodeWorkers(*graph, workers)), table,
-                                options);
+    const BoundGraph bound = OrderAsBound(OutlineOf(*graph), WorkersOf(*graph, workers));
+    memory = PlanExecutorMemory(bound, table, options);
     for (const LiveTensor& live : memory.peak) peak.push_back(Record(*graph, live));
     for (const LiveMoment& moment : memory.moments) {
       const bool is_copy = moment.node < 0;

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 import click
@@ -27,6 +27,7 @@ from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes, parse_workers
 from tofu.errors import ConfigError
 from tofu.planner.estimate import (
+    KINDS,
     OPTIMIZERS,
     Estimate,
     batch_of,
@@ -35,11 +36,12 @@ from tofu.planner.estimate import (
     fewest,
     largest_batch,
 )
+from tofu.plans import progress
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.peak import held_groups, peak_text
-from tofu.tables import table
+from tofu.tables import line
 
-__all__ = ["estimate_command", "render"]
+__all__ = ["estimate_command"]
 
 _MOST_WORKERS = 16
 _HELD_SHOWN = 3
@@ -131,17 +133,9 @@ def estimate_command(
     opened = Target.open(target, args, shapes=shapes, batch_size=batch_size)
     opened = opened.recomputing() if recompute == "all" else opened
     exact = memory == "exact"
-    found = list(estimate(lambda k: opened.problem(k, None), workers=counts, exact=exact))
-    if not any(each.plan for each in found):
-        raise ConfigError(f"tofu estimate {target}: no plan ({found[0].reason})")
-    batch = batch_of(opened.problem(counts[0], None))
-    report = Report(target, found, optimizer, exact, limit)
-    if limit is not None and batch:
-        report = dataclasses.replace(
-            report, batches=_batches(opened, report, batch), about=not opened.scales
-        )
-    click.echo(render(report, form), nl=False)
-    if limit is not None and fewest(found, optimizer, limit) is None:
+    estimates = estimate(lambda k: opened.problem(k, None), workers=counts, exact=exact)
+    report = _Printer(form).print(Report(target, [], optimizer, exact, limit), estimates, opened)
+    if limit is not None and fewest(report.found, optimizer, limit) is None:
         raise SystemExit(1)
 
 
@@ -168,52 +162,84 @@ class Report:
     about: bool = False
 
 
-def _batches(opened: Target, report: Report, batch: int) -> dict[int, int]:
-    """The largest batch that fits, for each number of workers that is of use."""
+def _batches(opened: Target, report: Report) -> Iterator[tuple[int, int]]:
+    """The largest batch that fits, for each number of workers that is of use, as it is known."""
     limit = report.limit or 0
-    found = {}
-    for each in (each for each in report.found if each.plan and not each.reason):
-        if opened.scales:
-            fit = largest_batch(
-                functools.partial(opened.problem, each.workers),
-                each,
-                batch,
-                optimizer=report.optimizer,
-                limit_bytes=limit,
-                exact=report.exact,
-            )
-            found[each.workers] = fit.batch
-        else:
-            found[each.workers] = extrapolated_batch(each, batch, report.optimizer, limit)
-    return found
+    batch = batch_of(opened.problem(report.found[0].workers, None))
+    for each in report.found if batch else ():
+        if each.plan is None or each.reason:
+            continue
+        if not opened.scales:
+            yield each.workers, extrapolated_batch(each, batch, report.optimizer, limit)
+            continue
+        fit = largest_batch(
+            functools.partial(opened.problem, each.workers),
+            each,
+            batch,
+            optimizer=report.optimizer,
+            limit_bytes=limit,
+            exact=report.exact,
+        )
+        yield each.workers, fit.batch
 
 
 # --- printing -----------------------------------------------------------------------------------
 
 
-def render(report: Report, form: str) -> str:
-    """The report as text, or as JSON (docs/formats.md)."""
-    if form == "json":
-        document = {
-            "format": "tofu-estimate",
-            "version": 1,
-            "target": report.target,
-            "memory": "exact" if report.exact else "estimate",
-            "optimizer": report.optimizer,
-            "limit_bytes": report.limit,
-            "batches_extrapolated": report.about,
-            "estimates": [_record(each, report) for each in report.found],
-        }
-        return json.dumps(document, indent=1) + "\n"
-    kinds = list(next(each for each in report.found if each.plan).kinds)
-    header = ["workers", *(kind.replace("_", " ") for kind in kinds)]
-    header += [f"with {optimizer}" for optimizer in OPTIMIZERS]
-    header += ["largest batch"] if report.batches else []
-    rows = [_row(each, kinds, report) for each in report.found]
-    right = range(len(header))
-    lines = table([*header, ""], rows, right=right)
-    lines += ["", *_advice(report)]
-    return "\n".join(lines) + "\n"
+class _Printer:
+    """Prints a report: as text, each line when it is known; as JSON, at the end."""
+
+    def __init__(self, form: str) -> None:
+        self._is_text = form == "text"
+
+    def print(self, report: Report, estimates: Iterable[Estimate], opened: Target) -> Report:
+        """Print the estimates, then the largest batches if there is a limit.
+
+        Raises ConfigError if there is no plan for any number of workers.
+        """
+        found: list[Estimate] = []
+        self._tell(_HEADER)
+        for each in estimates:
+            found.append(each)
+            self._tell(_row(each, report.limit))
+        if not any(each.plan for each in found):
+            raise ConfigError(f"tofu estimate {report.target}: no plan ({found[0].reason})")
+        report = dataclasses.replace(report, found=found)
+        if report.limit is not None:
+            report = self._print_batches(report, opened)
+        self._tell("", *_advice(report))
+        if not self._is_text:
+            click.echo(json.dumps(_document(report), indent=1))
+        return report
+
+    def _print_batches(self, report: Report, opened: Target) -> Report:
+        batches: dict[int, int] = {}
+        about = "about " * (not opened.scales)
+        for workers, batch in _batches(opened, report):
+            if not batches:
+                self._tell("", _BATCH_HEADER)
+            batches[workers] = batch
+            self._tell(_batch_row(workers, f"{about}{batch}" if batch else "none"))
+        return dataclasses.replace(report, batches=batches, about=bool(about))
+
+    def _tell(self, *lines: str) -> None:
+        for text in lines if self._is_text else ():
+            progress.clear()
+            click.echo(text)
+
+
+def _document(report: Report) -> dict[str, Any]:
+    """The report as JSON (docs/formats.md)."""
+    return {
+        "format": "tofu-estimate",
+        "version": 1,
+        "target": report.target,
+        "memory": "exact" if report.exact else "estimate",
+        "optimizer": report.optimizer,
+        "limit_bytes": report.limit,
+        "batches_extrapolated": report.about,
+        "estimates": [_record(each, report) for each in report.found],
+    }
 
 
 def _record(each: Estimate, report: Report) -> dict[str, Any]:
@@ -227,19 +253,33 @@ def _record(each: Estimate, report: Report) -> dict[str, Any]:
     }
 
 
-def _row(each: Estimate, kinds: Sequence[str], report: Report) -> list[str]:
+# Wide enough for every number of bytes: a row is printed before those after it are known.
+_BYTES_WIDTH = len("1023.9 MiB")
+_COLUMNS = {
+    "workers": 0,
+    **{kind.replace("_", " "): _BYTES_WIDTH for kind in KINDS},
+    **{f"with {optimizer}": _BYTES_WIDTH + len(" +") for optimizer in OPTIMIZERS},
+}
+_WIDTHS = [max(len(name), width) for name, width in _COLUMNS.items()]
+_RIGHT = range(len(_WIDTHS))
+_HEADER = line(list(_COLUMNS), _WIDTHS, right=_RIGHT)
+_BATCH_COLUMNS = ("workers", "largest batch")
+_BATCH_HEADER = "  ".join(_BATCH_COLUMNS)
+
+
+def _row(each: Estimate, limit: Optional[int]) -> str:
     if each.plan is None:
-        empty = [""] * (len(kinds) + len(OPTIMIZERS) + bool(report.batches))
-        return [str(each.workers), *empty, f"no plan: {each.reason}"]
-    cells = [str(each.workers), *(format_bytes(each.kinds.get(kind, 0)) for kind in kinds)]
-    for optimizer in OPTIMIZERS:
-        held = each.held_bytes(optimizer)
-        cells.append(format_bytes(held) + _fits(held, report.limit))
-    if report.batches:
-        batch = report.batches.get(each.workers)
-        about = "about " if report.about and batch else ""
-        cells.append("" if batch is None else f"{about}{batch}" if batch else "none")
-    return [*cells, f"no use: {each.reason}" if each.reason else ""]
+        cells, told = [str(each.workers), *[""] * (len(_COLUMNS) - 1)], f"no plan: {each.reason}"
+    else:
+        cells = [str(each.workers), *map(format_bytes, each.kinds.values())]
+        totals = map(each.held_bytes, OPTIMIZERS)
+        cells += [format_bytes(held) + _fits(held, limit) for held in totals]
+        told = f"no use: {each.reason}" if each.reason else ""
+    return line([*cells, told], [*_WIDTHS, 0], right=_RIGHT)
+
+
+def _batch_row(workers: int, batch: str) -> str:
+    return line([str(workers), batch], list(map(len, _BATCH_COLUMNS)), right=(0, 1))
 
 
 def _fits(held: int, limit: Optional[int]) -> str:

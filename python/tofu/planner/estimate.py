@@ -18,6 +18,7 @@ from tofu.plans.progress import stage
 from .sweep import Measure, Outcome, Trial, sweep
 
 __all__ = [
+    "KINDS",
     "OPTIMIZERS",
     "Estimate",
     "Fit",
@@ -30,6 +31,8 @@ __all__ = [
 
 # Tensors of state that an optimizer keeps for a parameter, each as large as the gradient.
 OPTIMIZERS: Mapping[str, int] = {"sgd": 0, "sgd_mom": 1, "adam": 2}
+# What a worker holds besides the state of an optimizer.
+KINDS = ("parameters", "gradients", "activations", "fetch_buffers")
 _MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
 _SAVES = 0.99  # of the bytes of fewer workers: what is worth more workers
 _MOST_TRIES = 16  # of batch sizes
@@ -52,9 +55,9 @@ class Estimate:
     @property
     def kinds(self) -> Mapping[str, int]:
         """Bytes by kind, without the optimizer's state."""
-        kinds = dict(self.plan.bytes_per_worker) if self.plan else {}
-        kinds.pop("optimizer_state", None)
-        return kinds
+        if self.plan is None:
+            return {}
+        return {kind: self.plan.bytes_per_worker.get(kind, 0) for kind in KINDS}
 
     def state_bytes(self, optimizer: str) -> int:
         """The bytes of the optimizer's state, which is cut as its parameters are."""

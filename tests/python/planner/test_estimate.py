@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("mxnet")
 
+from tofu import models
 from tofu.cli import main
-from tofu.cli.estimate import Report, render
 from tofu.errors import PlanError
 from tofu.planner import estimate as estimating
 from tofu.planner import sweep
@@ -70,7 +70,46 @@ def test_a_number_without_a_plan_costs_only_itself(monkeypatch):
     monkeypatch.setattr(sweep, "search", refuse_two)
     found = list(estimate(mlp, workers=(1, 2, 4), exact=False))
     assert [each.reason for each in found] == ["", "two are refused", ""]
-    assert "no plan: two are refused" in render(Report("net", found, "sgd", False), "text")
+
+
+def test_rows_are_printed_as_they_are_known(monkeypatch, capsys):
+    """A row that needs hours must not keep back those before it."""
+    real = sweep.search
+    printed = []
+
+    def note(problem, options, **how):
+        printed.append(capsys.readouterr().out)
+        if problem.workers == 2:
+            raise PlanError("two are refused")
+        return real(problem, options, **how)
+
+    monkeypatch.setattr(sweep, "search", note)
+    given = ["--workers=1,2,4", "--memory=estimate", "--batch-size=64", "--gpu-memory=2GiB"]
+    assert run(["estimate", "mlp", *given]) == 0
+    header, first, second, *batches = printed
+    assert header.split()[:2] == ["workers", "parameters"]
+    assert first.split()[0] == "1" and second.endswith("no plan: two are refused\n")
+    rows = (header + first).splitlines()
+    assert {len(row) for row in rows} == {len(rows[0])}, "columns as wide as the header's"
+    assert batches[0].split()[0] == "4"
+    assert "largest batch" in "".join(batches) + capsys.readouterr().out
+
+
+def test_the_graph_of_a_model_is_made_once(monkeypatch):
+    made_graphs = []
+    real = models.build
+
+    def note(name, batch_size=None, **how):
+        made_graphs.append(batch_size)
+        return real(name, batch_size, **how)
+
+    monkeypatch.setattr(models, "build", note)
+    given = ["--workers=1,2,4,8", "--memory=estimate", "--batch-size=64"]
+    assert run(["estimate", "mlp", *given]) == 0
+    assert made_graphs == [64]
+    made_graphs.clear()
+    assert run(["estimate", "mlp", *given, "--gpu-memory=3GiB"]) == 0
+    assert len(made_graphs) == len(set(made_graphs)), "every batch once"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -212,7 +251,8 @@ def test_the_command_prints_what_fits(capsys):
     given = ["estimate", "mlp", "--optimizer", "adam", "--memory", "estimate"]
     assert run([*given, "--workers", "1,2,3,4", "--gpu-memory", "1200 MiB"]) == 0
     told = capsys.readouterr().out
-    row = {line.split()[0]: line for line in told.splitlines() if line[:7].strip().isdigit()}
+    table = told.partition("\n\n")[0]
+    row = {line.split()[0]: line for line in table.splitlines() if line[:7].strip().isdigit()}
     assert row["4"].count(" +") == 3 and row["2"].count(" -") == 2
     assert row["3"].endswith("as most bytes do not divide by 3") and "no use" in row["3"]
     assert "4 workers is the fewest that fit with adam." in told

@@ -175,7 +175,11 @@ def operator_rules(uses: _core.OperatorUses) -> list[Rule]:
         UnsupportedMXNetError: see tofu.mx.extension.load.
     """
     load()
-    return [_rule(_Operator.of_node(node)) for node in uses.nodes]
+    # Each of our fetches is a call of its own kind, and MXNet plans none of them in place.
+    return [
+        ([], []) if node.op.startswith(OWN_OPERATORS) else _rule(_Operator.of_node(node))
+        for node in uses.nodes
+    ]
 
 
 def planned_mib(executor: mx.executor.Executor) -> int:
@@ -192,8 +196,7 @@ _rules: dict[str, Rule] = {}
 def _rule(operator: _Operator) -> Rule:
     """The operator's rule, cached; empty if its tensors are too small to matter."""
     pairs = _candidates(operator)
-    # Each of our fetches is a call of its own kind, and MXNet plans none of them in place.
-    if not pairs or operator.op.startswith(OWN_OPERATORS):
+    if not pairs:
         return [], []
     # Calls with the same attributes can pair other tensors: a layer's gradient has the size
     # of its input only where the layer keeps the width. And one copy finds more than several.

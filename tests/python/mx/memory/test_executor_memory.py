@@ -1,6 +1,7 @@
 """The memory model, compared with MXNet's own plan to the MiB that it prints."""
 
 import json
+from types import SimpleNamespace
 
 import mxnet as mx
 import pytest
@@ -124,8 +125,8 @@ def test_our_fetches_are_not_planned_in_place_and_not_tried():
     fetch = executor_memory._Operator("_tofu_multifetch", {"spec": spec}, tiles, (((128, 256), 0),))
     assert executor_memory._candidates(fetch) == [(0, 0), (1, 0)]
     assert executor_memory._Probe(fetch).rule() == ([], []), "what is assumed of all fetches"
-    assert executor_memory._rule(fetch) == ([], [])
-    assert not any("_tofu_" in key for key in executor_memory._rules)
+    uses = SimpleNamespace(nodes=[SimpleNamespace(op=fetch.op)])
+    assert executor_memory.operator_rules(uses) == [([], [])]
 
 
 def test_control_dependencies_save_most_of_an_rnns_memory():
