@@ -157,6 +157,9 @@ class Plan:
     def estimate_memory(self) -> dict[str, int]:
         """Estimate what the fullest worker holds, by kind."""
 
+    def without_copied_workers(self) -> Plan:
+        """The plan of the first of several groups of workers that do the same, by themselves."""
+
     def with_prediction(self, time: TimeModel) -> Plan:
         """The plan with its predicted time on a machine, in its text."""
 

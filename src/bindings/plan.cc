@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "bindings/documents.h"
 #include "bindings/plan_rows.h"
+#include "graph/copied_workers.h"
 #include "graph/head_roles.h"
 #include "graph/names.h"
 #include "graph/plan_json.h"
@@ -224,6 +225,13 @@ void BindPlanClass(py::module_* module) {
             return Explain(plan.graph(), plan.strategies(), plan.plan, name);
           },
           py::arg("name"), unlocked)
+      .def(
+          "without_copied_workers",
+          [](const TablePlan& plan) {
+            return std::make_shared<TablePlan>(TablePlan{
+                plan.table, WithoutCopiedWorkers(plan.strategies(), plan.plan)});
+          },
+          unlocked)
       .def("with_prediction", &WithPrediction, py::arg("time"), unlocked)
       .def_property_readonly("cost", [](const TablePlan& p) { return p.plan.cost(); })
       .def_property_readonly("lower_bound",

@@ -35,16 +35,19 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: i
     from tofu.mx.memory.step_memory import step_memory
 
     given = plan.in_graph(problem.table)
-    partitioned = _core.partition(given, fetch=fetch, spare_bytes=keep_fetched_bytes)
+    # Copies with plain fetches differ: each chooses another worker to pass on small regions.
+    alike = given.without_copied_workers() if fetch == "multifetch" else given
+    copies = given.workers // alike.workers
+    partitioned = _core.partition(alike, fetch=fetch, spare_bytes=keep_fetched_bytes)
     step = _core.schedule(partitioned, joint=extension.runs_parts())
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
-    found = step_memory(step, [kind(worker) for worker in range(plan.workers)])
+    found = step_memory(step, [kind(worker) for worker in range(alike.workers)])
     return plan.noted(
         bytes_per_worker=found.kinds,
         memory="exact",
         fetch=fetch,
-        fetched_bytes=partitioned.fetched_bytes + given.update_bytes,
-        shared_bytes=partitioned.shared_bytes,
-        relayed_bytes=partitioned.relayed_bytes,
+        fetched_bytes=copies * partitioned.fetched_bytes + given.update_bytes,
+        shared_bytes=copies * partitioned.shared_bytes,
+        relayed_bytes=copies * partitioned.relayed_bytes,
         peak=found.peak,
     )

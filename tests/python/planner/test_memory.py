@@ -1,0 +1,49 @@
+"""The exact memory of a plan: workers that do the same are counted once."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+import mxnet as mx
+
+from tofu import _core
+from tofu.mx import extension
+from tofu.mx.memory.step_memory import step_memory
+from tofu.planner.memory import with_memory
+from tofu.planner.search import search
+from tofu.planner.sources import from_model
+
+SMALL = {"mlp": 8, "wresnet-50-4": 2, "transformer": 2}
+
+
+@pytest.mark.parametrize("workers", [1, 3, 6, 7])
+@pytest.mark.parametrize("model", sorted(SMALL))
+def test_copies_of_workers_hold_and_fetch_what_all_workers_do(model, workers):
+    found = search(from_model(model, batch_size=SMALL[model], optimizer="sgd", workers=workers))
+    counted = with_memory(found.problem, found.read(), "multifetch")
+    partitioned = _core.partition(found.plan, fetch="multifetch")
+    step = _core.schedule(partitioned, joint=extension.runs_parts())
+    memory = step_memory(step, [mx.cpu(worker) for worker in range(workers)])
+    assert (counted.bytes_per_worker, counted.peak) == (memory.kinds, memory.peak)
+    fetched = partitioned.fetched_bytes + found.plan.update_bytes
+    assert counted.fetched_bytes == fetched
+    assert counted.shared_bytes == partitioned.shared_bytes
+    assert counted.relayed_bytes == partitioned.relayed_bytes
+
+
+def test_only_the_workers_of_one_copy_are_partitioned(monkeypatch):
+    found = search(from_model("mlp", batch_size=8, optimizer="sgd", workers=6))
+    assert found.plan.parts == [3, 2], "nothing of it divides by 3"
+    partitioned = []
+    real = _core.partition
+
+    def note(plan, **how):
+        partitioned.append(plan.workers)
+        return real(plan, **how)
+
+    monkeypatch.setattr(_core, "partition", note)
+    with_memory(found.problem, found.read(), "multifetch")
+    with_memory(found.problem, found.read(), "plain")
+    assert partitioned == [2, 6]
