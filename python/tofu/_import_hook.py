@@ -36,7 +36,7 @@ class _Finder:
         """
         if name != TARGET or self._busy:
             return None
-        from tofu import cuda_libraries, server_process, uncaught
+        from tofu import cuda_libraries, exit_status, server_process, uncaught
         from tofu.config import MXNET_ENVIRONMENT, Config, graph_pass
 
         uncaught.end_runs()
@@ -47,6 +47,7 @@ class _Finder:
         if role in server_process.ROLES:
             server_process.become(role)
         if role == "worker":
+            exit_status.remember()
             for variable, value in server_process.HEARTBEATS.items():
                 os.environ.setdefault(variable, value)
         self._busy = True
@@ -115,6 +116,10 @@ def install(then: Optional[Callable[[], None]] = None) -> None:
     _FINDER.then = then or _nothing
     if _FINDER in sys.meta_path:
         return
+    if os.environ.get("DMLC_ROLE") == "worker":
+        from tofu import exit_status
+
+        exit_status.remember()  # before the script imports it by name
     sys.meta_path.insert(0, _FINDER)
     if TARGET in sys.modules:
         from tofu import gluon, uncaught

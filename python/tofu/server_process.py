@@ -11,14 +11,22 @@ import os
 import sys
 from collections.abc import Mapping
 
-__all__ = ["HEARTBEATS", "ROLES", "become", "command"]
+__all__ = ["HEARTBEATS", "RANK_PIPE", "ROLES", "address", "become", "command"]
 
 ROLES = ("scheduler", "server")
+# The variable by which `tofu run` tells worker processes where to write their rank.
+RANK_PIPE = "_TOFU_RANK_PIPE"
 # In seconds. ps-lite, the library under MXNet's parameter server, sends none by default.
 HEARTBEATS = {"PS_HEARTBEAT_INTERVAL": "2", "PS_HEARTBEAT_TIMEOUT": "30"}
 # MXNet's server never sets its flag for "weights are kept in float32" and uses what was in that
 # memory before: usually not 0, and float64 is rounded. New memory is zeros with these settings.
 _ZEROED_MEMORY = "glibc.malloc.tcache_count=0:glibc.malloc.perturb=255"
+
+
+def address() -> str:
+    """Where the scheduler listens, as the environment says."""
+    host, port = (os.environ.get(f"DMLC_PS_ROOT_{name}", "") for name in ("URI", "PORT"))
+    return f"scheduler at {host}:{port}"
 
 
 def command(role: str, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:

@@ -1,19 +1,23 @@
 """``tofu run --processes N``: distributed training on one machine.
 
 Starts MXNet's parameter server and N worker processes on the loopback address, with the same
-variables (DMLC_*) as MXNet's own launchers. When a process fails, the others are ended.
+variables (DMLC_*) as MXNet's own launchers. When a process fails, the others are ended; when the
+launcher is killed, the system ends them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import dataclasses
+import os
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import click
 
@@ -26,6 +30,7 @@ _HOST = "127.0.0.1"
 _POLL_S = 0.1
 _END_S = 10.0  # what the parameter server, or an ended process, may take to end
 _MAX_PROCESSES = 1024
+_PR_SET_PDEATHSIG = 1  # of prctl
 
 
 def parse_processes(text: str, option: str) -> int:
@@ -60,20 +65,62 @@ def run_processes(line: Sequence[str], count: int, servers: int, environ: Mappin
         "DMLC_NUM_SERVER": str(servers),
     }
     devices = _devices(count, common)
+    # The launcher ends what waits too long, and a script may prepare its data for long.
+    patient = {**common, "TOFU_TIMEOUT": "0"}
     with _Group() as group:
         for role in ("scheduler", *["server"] * servers):
-            group.start(role, *server_process.command(role, common))
+            group.start(role, *server_process.command(role, patient))
         for task in range(count):
             own = {**common, "DMLC_ROLE": "worker", "DMLC_TASK_ID": str(task), **devices[task]}
-            group.start(f"worker process {task}", line, own, is_worker=True)
-        return group.wait()
+            group.start_worker(line, own)
+        status = group.wait()
+    if status == 0 and count > 1 and not group.has_ranks():
+        click.echo(
+            f"tofu: the script has made no distributed kvstore: its {count} processes have each "
+            "trained alone, and the same if they read the same data. Expected gluon.Trainer("
+            "kvstore='dist_sync'), or no --processes",
+            err=True,
+        )
+    return status
+
+
+@dataclasses.dataclass
+class _Process:
+    """One process of a run.
+
+    Attributes:
+        role: its role.
+        process: the process itself.
+        ranks: where a worker process writes its rank, or None.
+        rank: what it has written.
+    """
+
+    role: str
+    process: subprocess.Popen[bytes]
+    ranks: Optional[int] = None
+    rank: str = ""
+
+    def read_rank(self) -> str:
+        """Its rank, which ps-lite gives to a worker process; "" where it has none (yet)."""
+        if self.ranks is not None and not self.rank:
+            with contextlib.suppress(BlockingIOError):
+                self.rank = os.read(self.ranks, 64).decode().strip()
+        return self.rank
+
+    @property
+    def name(self) -> str:
+        """What users are told: MXNet numbers worker processes by rank, and so does tofu."""
+        if self.ranks is None:
+            return self.role
+        rank = self.read_rank()
+        return f"worker process {rank}" if rank else f"a worker process (pid {self.process.pid})"
 
 
 class _Group:
     """The processes of a run; those left are ended at the end of this context."""
 
     def __init__(self) -> None:
-        self._processes: list[tuple[str, bool, subprocess.Popen[bytes]]] = []
+        self._processes: list[_Process] = []
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> _Group:
@@ -82,41 +129,77 @@ class _Group:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for _, _, process in self._processes:
-            if process.poll() is None:
-                process.terminate()
+        for each in self._processes:
+            if each.process.poll() is None:
+                each.process.terminate()
         until = time.monotonic() + _END_S
-        for _, _, process in self._processes:
+        for each in self._processes:
             try:
-                process.wait(max(0.0, until - time.monotonic()))
+                each.process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                each.process.kill()
+                each.process.wait()
+            each.read_rank()
+            if each.ranks is not None:
+                os.close(each.ranks)
+                each.ranks = None
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
-    def start(
-        self, name: str, line: Sequence[str], environ: Mapping[str, str], *, is_worker: bool = False
-    ) -> None:
-        self._processes.append((name, is_worker, subprocess.Popen(line, env=dict(environ))))
+    def start(self, role: str, line: Sequence[str], environ: Mapping[str, str]) -> None:
+        """Start a process of the parameter server."""
+        process = subprocess.Popen(line, env=dict(environ), preexec_fn=_ending_with(os.getpid()))
+        self._processes.append(_Process(role, process))
+
+    def start_worker(self, line: Sequence[str], environ: Mapping[str, str]) -> None:
+        """Start a worker process, which will tell its rank."""
+        ranks, told = os.pipe()
+        os.set_blocking(ranks, False)
+        process = subprocess.Popen(
+            line,
+            env={**environ, server_process.RANK_PIPE: str(told)},
+            pass_fds=[told],
+            preexec_fn=_ending_with(os.getpid()),
+        )
+        os.close(told)
+        self._processes.append(_Process("worker", process, ranks))
+
+    def has_ranks(self) -> bool:
+        """Whether a worker process has connected to the parameter server."""
+        return any(each.read_rank() for each in self._processes)
 
     def wait(self) -> int:
         """Wait for all workers, or for the first process that fails; the exit status."""
         while True:
-            for name, _, process in self._processes:
-                status = process.poll()
+            for each in self._processes:
+                status = each.process.poll()
                 if status:
-                    click.echo(f"tofu: {name} {_describe(status)}; ending the others", err=True)
+                    told = f"tofu: {each.name} {_describe(status)}; ending the others"
+                    click.echo(told, err=True)
                     return status if status > 0 else 128 - status
-            if all(process.poll() is not None for _, worker, process in self._processes if worker):
+            workers = (each.process for each in self._processes if each.role == "worker")
+            if all(process.poll() is not None for process in workers):
                 break
             time.sleep(_POLL_S)
         # The parameter server ends by itself when all workers have said goodbye.
         until = time.monotonic() + _END_S
-        for _, _, process in self._processes:
+        for each in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, until - time.monotonic()))
+                each.process.wait(max(0.0, until - time.monotonic()))
         return 0
+
+
+def _ending_with(launcher: int) -> Callable[[], None]:
+    """What a new process calls first, so that the system kills it when its launcher dies."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)  # Linux has it
+
+    def bind() -> None:
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != launcher:  # it has died before
+                os._exit(1)
+
+    return bind
 
 
 def _interrupt(number: int, frame: Optional[object]) -> None:

@@ -19,6 +19,7 @@ from tofu.config import MXNET_ENVIRONMENT, Config
 from tofu.mx.run import error_list
 
 from .blocks import block, unhybridized
+from .processes import cluster
 from .session import async_errors, backward_calls, messages, session
 from .session.session import Session
 from .session.state import State
@@ -165,6 +166,7 @@ def _patch_mxnet(state: State) -> None:
         (_LIB, "MXAutogradBackwardEx", _backward),
         *((_LIB, name, async_errors.settling) for name in async_errors.READERS),
         (_LIB, "MXGetLastError", async_errors.explaining),
+        (_LIB, "MXKVStoreCreate", cluster.connecting),
         (_LIB, "MXNDArraySave", checkpoints.saving_arrays),
         (_LIB, "MXSymbolSaveToFile", checkpoints.saving_symbol),
     ]

@@ -1,9 +1,11 @@
 """tofu run --processes: what it starts, and how it ends. Training: gluon/test_distributed.py."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -43,6 +45,7 @@ def test_workers_get_the_variables_of_mxnets_launchers(no_servers, capfd):
 FAIL = """
 import os, signal, sys, time
 if os.environ["DMLC_TASK_ID"] == "1":
+    os.write(int(os.environ["_TOFU_RANK_PIPE"]), b"0\\n")
     {what}
 time.sleep(1000)
 """
@@ -51,13 +54,18 @@ time.sleep(1000)
 @pytest.mark.parametrize(
     ("what", "status", "text"),
     [
-        ("sys.exit(5)", 5, "worker process 1 ended with exit status 5; ending the others"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "worker process 1 was ended by SIGKILL; end"),
+        ("sys.exit(5)", 5, "worker process 0 ended with exit status 5; ending the others"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "worker process 0 was ended by SIGKILL; end"),
     ],
 )
 def test_one_failure_ends_all(no_servers, capfd, what, status, text):
     assert run(FAIL.format(what=what), 3) == status
     assert capfd.readouterr().err.startswith(f"tofu: {text}")
+
+
+def test_a_process_without_a_rank_is_named_by_its_number(no_servers, capfd):
+    assert run("raise SystemExit(5)", 1) == 5
+    assert re.match(r"tofu: a worker process \(pid \d+\) ended with exit", capfd.readouterr().err)
 
 
 def test_a_process_that_ends_well_leaves_the_others(no_servers, capfd):
@@ -76,6 +84,20 @@ def test_a_launcher_that_is_ended_ends_its_processes(tmp_path):
         assert launcher.wait(120) == 128 + signal.SIGTERM
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_launcher_that_is_killed_leaves_nobody(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import time\nprint('here', flush=True)\ntime.sleep(1000)")
+    line = [sys.executable, "-m", "tofu", "run", "--processes", "1", "--device", "cpu", script]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout.readline() == "here\n"
+        launcher.kill()
+        # The output ends when none of the processes holds it.
+        ended = threading.Thread(target=launcher.stdout.read)
+        ended.start()
+        ended.join(20)
+        assert not ended.is_alive()
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", "2000"])

@@ -3,6 +3,8 @@
 import os
 import pathlib
 import pickle
+import signal
+import socket
 import subprocess
 import sys
 
@@ -148,7 +150,7 @@ def test_plain_mxnet_comes_to_the_same(tmp_path):
 
 # --- When a process dies, hangs or disagrees --------------------------------------------------
 
-FAULT = """
+FAULT = r"""
 import os, signal, sys, time
 sys.path.insert(0, {folder!r})
 task = int(os.environ["DMLC_TASK_ID"])
@@ -163,7 +165,8 @@ trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_sync")
 script.fit(net, trainer, "float32", range(2))
 # Not before: a busy machine may take longer to start the processes.
 trainer._tofu_connection.cluster.watchdog._limit_s = {limit}
-print("trained", task, trainer._kvstore.rank, flush=True)
+sys.stdout.write(f"trained {{task}} {{trainer._kvstore.rank}}\n")  # at once, as processes share it
+sys.stdout.flush()
 if task:
     if {fault!r} == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -180,7 +183,7 @@ print("ended", task)
 
 def faulty(folder, fault):
     path = folder / "train.py"
-    limit = 5 if fault in ("hang", "exit") else 0
+    limit = 5 if fault == "hang" else 0
     path.write_text(FAULT.format(folder=str(FILE.parent), fault=fault, limit=limit))
     return path
 
@@ -188,8 +191,13 @@ def faulty(folder, fault):
 @pytest.mark.parametrize(
     ("fault", "status", "texts"),
     [
-        ("kill", 137, ["tofu: worker process 1 was ended by SIGKILL; ending the others"]),
-        ("raise", 1, ["ValueError: mine", "tofu: worker process 1 ended with exit status 1; end"]),
+        ("kill", 137, ["tofu: worker process {rank} was ended by SIGKILL; ending the others"]),
+        (
+            "raise",
+            1,
+            ["ValueError: mine", "tofu: worker process {rank} ended with exit status 1; end"],
+        ),
+        ("exit", 5, ["ended with exit status 5; ending the others"]),
         ("hang", 1, ["waiting for the gradients of all processes in step 3: nothing for 5 s"]),
         (
             "workers",
@@ -202,23 +210,31 @@ def test_a_fault_in_one_process_ends_the_run(tmp_path, fault, status, texts):
     done = launch(tmp_path, file=faulty(tmp_path, fault))
     assert done.returncode == status, (done.stdout, done.stderr)
     assert "ended" not in done.stdout
+    rank = next((line[-1] for line in done.stdout.splitlines() if "trained 1" in line), "")
     for text in texts:
-        assert text in done.stderr
+        assert text.format(rank=rank) in done.stderr
+
+
+def alone(**variables):
+    """The environment of a process of a run that no launcher watches."""
+    from tofu.cli.processes import _free_port
+
+    return environment(
+        **{
+            "MXNET_GRAPH_PASS": "tofu",
+            "DMLC_PS_ROOT_URI": "127.0.0.1",
+            "DMLC_PS_ROOT_PORT": str(_free_port()),
+            "DMLC_NODE_HOST": "127.0.0.1",
+            "DMLC_NUM_WORKER": "2",
+            "DMLC_NUM_SERVER": "1",
+            **variables,
+        }
+    )
 
 
 def roles(folder, line, **variables):
     """The processes of a run, as a launcher of another machine starts them: by variables."""
-    from tofu.cli.processes import _free_port
-
-    common = environment(
-        MXNET_GRAPH_PASS="tofu",
-        DMLC_PS_ROOT_URI="127.0.0.1",
-        DMLC_PS_ROOT_PORT=str(_free_port()),
-        DMLC_NODE_HOST="127.0.0.1",
-        DMLC_NUM_WORKER="2",
-        DMLC_NUM_SERVER="1",
-        **variables,
-    )
+    common = alone(**variables)
 
     def start(role, task):
         return subprocess.Popen(
@@ -254,7 +270,7 @@ def unwatched(request, tmp_path_factory):
     finally:
         for process in (process for run in runs.values() for process in run):
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 @pytest.mark.slow
@@ -265,10 +281,53 @@ def test_heartbeats_tell_of_a_dead_process(unwatched, fault):
     (_, scheduler, _), (_, server, _), (out, alive, _), (other, _, _) = done
     assert out.startswith("trained 0 ") and other.startswith("trained 1 ")
     assert all(code != 0 for *_, code in done)
-    if fault == "kill":
-        rank = int(other.split()[2])
-        assert f"tofu: scheduler: no heartbeat from worker process {rank} for 10 s" in scheduler
-        for told in (server, alive):
-            assert "no heartbeat from the scheduler for 10 s, which ends when a process" in told
-    else:  # the process waits for the others before it ends, as in plain MXNet
-        assert "step 3: nothing for 5 s. Another process has ended" in alive
+    assert done[-1][-1] == (5 if fault == "exit" else -signal.SIGKILL)
+    rank = int(other.split()[2])
+    assert f"tofu: scheduler: no heartbeat from worker process {rank} for 10 s" in scheduler
+    for told in (server, alive):
+        assert "no heartbeat from the scheduler for 10 s, which ends when a process" in told
+
+
+CONNECT = "import mxnet as mx; mx.kv.create('dist_sync')"
+
+
+@pytest.mark.parametrize("role", ["worker", "server", "scheduler"])
+def test_no_process_waits_for_others_without_end(tmp_path, role):
+    """Even where the script makes the kvstore itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT],
+        cwd=tmp_path,
+        env=alone(DMLC_ROLE=role, TOFU_TIMEOUT="3"),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "waiting for the other processes to start (scheduler at 127.0.0.1:" in done.stderr
+    assert "nothing for 3 s" in done.stderr
+
+
+def test_a_port_in_use_is_one_error(tmp_path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        done = subprocess.run(
+            [sys.executable, "-c", CONNECT],
+            cwd=tmp_path,
+            env=alone(DMLC_ROLE="scheduler", DMLC_PS_ROOT_PORT=port),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"tofu: scheduler: 127.0.0.1:{port}: the port is in use; end")
+    assert done.stderr.count("\n") == 1
+
+
+def test_processes_without_a_distributed_kvstore_are_told(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import mxnet as mx\n")
+    done = launch(tmp_path, file=script)
+    assert done.returncode == 0
+    assert "the script has made no distributed kvstore: its 2 processes have" in done.stderr

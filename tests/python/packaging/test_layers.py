@@ -108,6 +108,7 @@ OPEN = [
     "tofu.config",
     "tofu.installation",
     "tofu.uncaught",
+    "tofu.exit_status",
     "tofu.cuda_libraries",
     "tofu.server_process",
     "tofu.dtypes",

@@ -7,6 +7,8 @@ one optimizer on the servers. Trainers share it, each with keys of its own.
 from __future__ import annotations
 
 import atexit
+import ctypes
+import functools
 import os
 import sys
 import threading
@@ -16,11 +18,13 @@ from typing import Any, Callable, Optional
 from mxnet import nd
 from mxnet.base import _LIB, check_call
 
+from tofu import exit_status, server_process
 from tofu.errors import ConfigError
+from tofu.gluon.session.session import active
 
 from . import heartbeats
 
-__all__ = ["Cluster", "check_environment", "connected"]
+__all__ = ["Cluster", "check_environment", "connected", "connecting"]
 
 _VARIABLES = (
     "DMLC_ROLE",
@@ -43,13 +47,45 @@ def connected() -> Optional[Cluster]:
     return _connection
 
 
+def connecting(original: Callable[..., int]) -> Callable[..., int]:
+    """MXKVStoreCreate, which does not wait for the other processes for longer than it may."""
+
+    @functools.wraps(original, assigned=(), updated=())
+    def create(name: Any, handle: Any) -> int:
+        session = active()
+        kind = name.value.decode()
+        if session is None or "dist" not in kind:
+            return original(name, handle)
+        check_environment(kind)
+        watchdog = heartbeats.Watchdog("a worker process", session.timeout_s)
+        try:
+            with watchdog.waiting(f"the other processes to start ({server_process.address()})"):
+                status = original(name, handle)
+        finally:
+            watchdog.stop()
+        if status == 0:
+            _tell_launcher(handle._obj)  # what byref() refers to
+        return status
+
+    return create
+
+
+def _tell_launcher(handle: Any) -> None:
+    """Tell ``tofu run`` the rank that ps-lite has given to this process."""
+    pipe = os.environ.get(server_process.RANK_PIPE)
+    if pipe is not None:
+        rank = ctypes.c_int()
+        check_call(_LIB.MXKVStoreGetRank(handle, ctypes.byref(rank)))
+        os.write(int(pipe), f"{rank.value}\n".encode())
+
+
 def check_environment(kind: str, environ: Mapping[str, str] = os.environ) -> None:
     """Raise ConfigError unless the variables say where the parameter server is."""
     missing = [name for name in _VARIABLES if not environ.get(name)]
     if missing:
         raise ConfigError(
-            f"gluon.Trainer(kvstore={kind!r}): {', '.join(missing)} not set; start the processes "
-            "with tofu run --processes N, or with a launcher that sets MXNet's DMLC_* variables"
+            f"kvstore {kind!r}: {', '.join(missing)} not set; start the processes with tofu run "
+            "--processes N, or with a launcher that sets MXNet's DMLC_* variables"
         )
 
 
@@ -69,6 +105,7 @@ class Cluster:
                 "connects once. Give all Trainers the same kvstore object, or the same name"
             )
         self.watchdog = heartbeats.Watchdog("a worker process", limit_s)
+        self._script = exit_status.Script()
         try:
             with self.watchdog.waiting("the other processes to start"):
                 self.kvstore: Any = connect()
@@ -170,12 +207,13 @@ class Cluster:
 
     def _end(self) -> None:
         """At exit: wait for the others while heartbeats are still watched."""
-        if self._status:
+        status = self._status or self._script.status()
+        if status:
             # MXNet would wait for processes that wait for this one.
             for stream in (sys.stdout, sys.stderr):
                 if stream is not None:
                     stream.flush()
-            os._exit(self._status if isinstance(self._status, int) else heartbeats.FAILED)
+            os._exit(status if isinstance(status, int) else heartbeats.FAILED)
         with self.watchdog.waiting("the other processes to end", limited=False):
             self.kvstore._barrier()
         self.watchdog.stop()

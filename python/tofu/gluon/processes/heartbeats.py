@@ -17,10 +17,11 @@ from typing import Any, Callable, NoReturn, Optional
 
 from mxnet.base import _LIB, check_call
 
-__all__ = ["FAILED", "Watchdog", "dead_processes", "describe", "give_up"]
+__all__ = ["FAILED", "Watchdog", "dead_processes", "describe", "give_up", "has_started"]
 
 FAILED = 1  # exit status
 _SCHEDULER = 1  # ps-lite's number of that node
+_ALL = 7  # ps-lite's number of the scheduler, servers and workers together
 _POLL_S = 0.5
 
 
@@ -39,6 +40,14 @@ def dead_processes(kvstore: Any, role: str) -> list[str]:
         nodes = {f"worker process {rank}": 2 * rank + 9 for rank in range(workers)}
         nodes.update({f"server process {rank}": 2 * rank + 8 for rank in range(servers)})
     return [name for name, node in nodes.items() if _is_dead(kvstore, node, timeout)]
+
+
+def has_started(kvstore: Any) -> bool:
+    """Whether ps-lite has found all processes.
+
+    Before, it knows of no dead process. Afterwards all are, for a heartbeat newer than now.
+    """
+    return _is_dead(kvstore, _ALL, -1)
 
 
 def describe(dead: list[str]) -> str:

@@ -7,7 +7,9 @@ heartbeats of all processes, and names the one that has died; all others get the
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import sys
 import threading
 import time
@@ -15,6 +17,9 @@ from typing import Any
 
 import mxnet as mx
 from mxnet.kvstore.kvstore_server import KVStoreServer
+
+from tofu import server_process
+from tofu.config import Config
 
 from . import heartbeats
 
@@ -28,20 +33,57 @@ _POLLS = 5
 
 def main(role: str) -> None:
     """Run as a server or scheduler until all workers have ended, or one has died."""
+    limit_s = Config.from_environment().timeout_s
+    if role == "scheduler":
+        _check_address()
     # Only now: MXNet starts a plain server while it is imported in a process with a role.
     os.environ["DMLC_ROLE"] = role
     kvstore = mx.kv.create("dist")
-    threading.Thread(target=_watch, args=(kvstore, role), daemon=True).start()
+    threading.Thread(target=_watch, args=(kvstore, role, limit_s), daemon=True).start()
     KVStoreServer(kvstore).run()
 
 
-def _watch(kvstore: Any, role: str) -> None:
+def _check_address() -> None:
+    """Give up if the scheduler cannot listen where it is to."""
+    host, port = os.environ["DMLC_PS_ROOT_URI"], os.environ["DMLC_PS_ROOT_PORT"]
+    advice = {
+        errno.EADDRINUSE: "the port is in use; end the process that listens there, or choose "
+        "another DMLC_PS_ROOT_PORT in all processes",
+        errno.EADDRNOTAVAIL: "no address of this machine; start the scheduler on the machine that "
+        "DMLC_PS_ROOT_URI names",
+    }
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except OSError as error:
+            if error.errno in advice:  # ps-lite says the rest
+                heartbeats.give_up(f"scheduler: {host}:{port}: {advice[error.errno]}")
+
+
+def _watch(kvstore: Any, role: str, limit_s: float) -> None:
+    until = time.monotonic() + limit_s
+    time.sleep(_POLL_S)  # ps-lite must exist before it can be asked
+    while not heartbeats.has_started(kvstore):
+        time.sleep(_POLL_S)
+        if limit_s and time.monotonic() > until:
+            heartbeats.give_up(_lonely(role, limit_s))
     polls = 0
     while polls < _POLLS:
         time.sleep(_POLL_S)
         dead = heartbeats.dead_processes(kvstore, role)
         polls = polls + 1 if dead else 0
     heartbeats.give_up(f"{role}: {heartbeats.describe(dead)}")
+
+
+def _lonely(role: str, limit_s: float) -> str:
+    workers, servers = (os.environ[f"DMLC_NUM_{kind}"] for kind in ("WORKER", "SERVER"))
+    return (
+        f"{role}, waiting for the other processes to start ({server_process.address()}): nothing "
+        f"for {limit_s:g} s. Expected {workers} worker and {servers} server processes and a "
+        "scheduler with the same DMLC_* variables (a TOFU_TIMEOUT of more seconds would wait "
+        "longer)"
+    )
 
 
 if __name__ == "__main__":
