@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "bindings/documents.h"
+#include "bindings/interruptible.h"
 #include "bindings/memory_rules.h"
 #include "fetch/fetch_nodes.h"
 #include "graph/graph.h"
@@ -79,7 +80,7 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
   std::vector<LiveRecord> peak;
   std::vector<std::pair<std::string, int64_t>> moments;
   {
-    const py::gil_scoped_release unlock;
+    const Interruptible interruptible;
     const SharedGraph& graph = uses.graph;
     const MemoryTable table = TableOf(uses.uses, rules);
     CheckMemoryTable(table, *graph);

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "bindings/documents.h"
+#include "bindings/interruptible.h"
 #include "bindings/plan_rows.h"
 #include "graph/copied_workers.h"
 #include "graph/head_roles.h"
@@ -69,7 +70,7 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
   options.tie_updates = tie_updates;
   options.memory_limit_bytes = memory_limit;
   options.coarsen = coarsen;
-  const py::gil_scoped_release unlock;
+  const Interruptible interruptible;
   const PassCallback callback = on_pass ? PassCallback(OnPass(on_pass)) : nullptr;
   return std::make_shared<TablePlan>(
       TablePlan{table, MakePlan(*table->graph, table->table, options, callback,
@@ -88,7 +89,7 @@ py::dict SearchFrontier(const std::shared_ptr<GraphTable>& table, int workers,
   options.tie_updates = tie_updates;
   PlanFrontier found;
   {
-    const py::gil_scoped_release unlock;
+    const Interruptible interruptible;
     found = MakeFrontier(*table->graph, table->table, options, searches,
                          on_progress ? OnProgress(*on_progress) : nullptr);
   }

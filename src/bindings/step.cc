@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings/documents.h"
+#include "bindings/interruptible.h"
 #include "fetch/crossing.h"
 #include "fetch/node_names.h"
 #include "passes/partition/graph_builder.h"
@@ -30,7 +31,7 @@ std::shared_ptr<Partitioned> Partition(
     const std::string& fetch, bool share, const std::string& crossing,
     const std::set<std::pair<int, int>>& apart, int64_t small_bytes, int64_t spare_bytes,
     const PassFunction& on_pass) {
-  const py::gil_scoped_release unlock;
+  const Interruptible interruptible;
   auto partitioned = std::make_shared<Partitioned>(
       PartitionGraph(plan.graph(), plan.strategies(), plan.plan,
                      {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing),
@@ -98,7 +99,7 @@ std::vector<int64_t> BytesPerWorker(const Partitioned& partitioned) {
 }
 
 std::shared_ptr<Graph> Ordered(const Partitioned& partitioned, bool delay_fetches) {
-  const py::gil_scoped_release unlock;
+  const Interruptible interruptible;
   auto graph = std::make_shared<Graph>(partitioned.graph);
   OrderNodes(graph.get(), delay_fetches);
   AddControlDeps(graph.get());
@@ -108,7 +109,7 @@ std::shared_ptr<Graph> Ordered(const Partitioned& partitioned, bool delay_fetche
 std::shared_ptr<TrainingStep> Schedule(const Partitioned& partitioned, bool joint,
                                        bool control_deps, bool relays,
                                        const PassFunction& on_pass) {
-  const py::gil_scoped_release unlock;
+  const Interruptible interruptible;
   const StepCallback callback = on_pass ? StepCallback(OnPass(on_pass)) : nullptr;
   return std::make_shared<TrainingStep>(
       ScheduleStep(partitioned, {joint, control_deps, relays}, callback));

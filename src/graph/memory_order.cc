@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "graph/repeats.h"
 
 namespace tofu {
@@ -29,6 +30,7 @@ class Scheduler {
 
   std::vector<int> Run() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
+      CheckInterrupt();
       if (done_[node]) continue;
       Take(node);
       TakeFreeing(node);

@@ -4,11 +4,15 @@
 
 #include <chrono>
 
+#include "base/interrupt.h"
+
 namespace tofu {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
+// Also the moment to be interrupted.
 inline bool IsPast(Deadline deadline) {
+  CheckInterrupt();
   return deadline != Deadline::max() && std::chrono::steady_clock::now() >= deadline;
 }
 

@@ -18,13 +18,13 @@
     tofu ops Convolution
     tofu verify Convolution dot --seed 3
 
-Bad input ends with one line on standard error and exit status 2.
+Bad input ends with one line on standard error and exit status 2, Ctrl-C with status 130.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Optional
+from typing import Any, Optional
 
 import click
 
@@ -41,12 +41,26 @@ from tofu.cli.simulate import simulate
 from tofu.cli.trace import trace
 from tofu.errors import InternalError, TofuError
 from tofu.installation import DISTRIBUTION
+from tofu.plans import progress
 from tofu.uncaught import BAD_INPUT
 
 __all__ = ["main"]
 
+_INTERRUPTED = 130  # exit status of what SIGINT ends, as shells have it
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Commands(click.Group):
+    """A group that Ctrl-C ends quietly, as a shell expects, whatever its command was doing."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            progress.clear()
+            raise SystemExit(_INTERRUPTED) from None
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name=DISTRIBUTION, prog_name="tofu", message="%(prog)s %(version)s")
 def cli() -> None:
     """Partition the training graphs of MXNet Gluon scripts over several workers."""

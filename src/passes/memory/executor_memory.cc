@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 
 namespace tofu {
 namespace {
@@ -106,6 +107,7 @@ class Planner {
   }
 
   void Visit(int node) {
+    CheckInterrupt();
     const MemoryRule& rule = Rule(node);
     const Node& n = graph_.nodes[node];
     TakeOver(node, rule);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "fetch/crossing.h"
 #include "graph/draws.h"
 #include "graph/head_roles.h"
@@ -93,6 +94,7 @@ class Partitioner {
     const std::vector<HeadRequest> heads = Requests(SelectHeads(graph_, options.heads));
     const std::vector<bool> live = MarkLive(heads);
     for (int node : MemoryOrder(graph_)) {
+      CheckInterrupt();
       if (graph_.nodes[node].is_variable()) {
         AddVariable(node, live[node]);
       } else if (live[node]) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/interrupt.h"
 #include "graph/head_roles.h"
 #include "graph/verify_graph.h"
 #include "passes/partition/verify_tiles.h"
@@ -37,6 +38,7 @@ bool HasBackward(const Partitioned& partitioned) {
 }
 
 void Verify(const PhaseGraph& phase, const Phases& phases, const char* after) {
+  CheckInterrupt();
   if (!kVerifyGraphs) return;
   VerifyTiles(phase.graph, phases.variables, phase.heads, phases.workers, after);
 }
