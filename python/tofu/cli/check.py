@@ -203,7 +203,7 @@ def _table(found: Sequence[Any], everything: bool) -> list[str]:
 
 
 def _worst(found: Sequence[Any]) -> list[Any]:
-    """For each step and kind the tensor that differs most, and every fault."""
+    """Returns, per step and kind, the tensor that differs most, and every fault."""
     worst: dict[tuple[int, str], Any] = {}
     for each in found:
         key = (each.step, each.kind)

@@ -214,7 +214,7 @@ def _step_text(each: Alternative) -> str:
 
 
 def _proven(plan: Plan) -> str:
-    """Whether the plan is optimal in its mode, else the bound."""
+    """Says that the plan is optimal in its mode, or gives the bound."""
     if plan.objective == "time" and plan.predicted is not None:
         bound_ns = plan.predicted["lower_bound_ns"]
         is_optimal = plan.predicted["step_ns"] <= bound_ns
@@ -227,7 +227,7 @@ def _proven(plan: Plan) -> str:
 def _page(
     target: str, header: Sequence[str], rows: Iterable[Sequence[str]], told: Sequence[str]
 ) -> str:
-    """One self-contained page."""
+    """Returns a self-contained HTML page."""
 
     def cells(tag: str, texts: Sequence[str]) -> str:
         return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)

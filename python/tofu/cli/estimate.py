@@ -141,7 +141,7 @@ def estimate_command(
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What to print.
+    """Options for printing an estimate.
 
     Attributes:
         target: what was estimated.
@@ -289,7 +289,7 @@ def _fits(held: int, limit: Optional[int]) -> str:
 
 
 def _advice(report: Report) -> list[str]:
-    """What the table means, in words."""
+    """Explains the table in words."""
     lines = ["Memory of the fullest worker" + ("." if report.exact else ", an estimate.")]
     lines[0] += " State of sgd_mom: as of NAG and RMSProp; of adam: as of LAMB."
     if report.limit is None:
@@ -323,7 +323,7 @@ def _nothing_fits(report: Report, size: str) -> list[str]:
 
 
 def _changes(report: Report, least: Estimate) -> list[str]:
-    """What could be changed for the graph to fit."""
+    """Suggests changes that would make the graph fit."""
     fitting = {count: batch for count, batch in report.batches.items() if batch}
     lines = []
     if fitting:

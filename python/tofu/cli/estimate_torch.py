@@ -24,7 +24,7 @@ _COUNTED = "sgd_mom"  # whose state is as large as the parameters
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """What a rank of a mesh holds at its worst moment; no mesh: one device."""
+    """Memory of a mesh's rank at its worst moment; without a mesh, of one device."""
 
     mesh: tuple[int, ...]
     kinds: Mapping[str, int]

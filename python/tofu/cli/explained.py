@@ -14,7 +14,7 @@ __all__ = ["explained_in", "explained_names"]
 
 
 def explained_names(problems: Sequence[Problem], names: Sequence[str]) -> list[list[str]]:
-    """For each graph the tensors and operators that names and patterns stand for.
+    """Resolves names and patterns to each graph's tensors and operators.
 
     Raises ConfigError for a name of none.
     """
@@ -35,7 +35,7 @@ def explained_names(problems: Sequence[Problem], names: Sequence[str]) -> list[l
 
 
 def explained_in(problem: Problem, names: Sequence[str], before: Sequence[str]) -> list[str]:
-    """What the names stand for in the planned graph, which may keep BatchNorms whole.
+    """Resolves names in the planned graph, which may keep BatchNorms whole.
 
     Tells of those that only stand for parts of such BatchNorms.
 

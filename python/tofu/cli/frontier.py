@@ -229,7 +229,7 @@ def _rows(
 
 
 def _page(target: str, header: Sequence[str], rows: Sequence[Sequence[str]], picture: str) -> str:
-    """One self-contained page."""
+    """Returns a self-contained HTML page."""
 
     def cells(tag: str, texts: Sequence[str]) -> str:
         return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)

@@ -320,7 +320,7 @@ def _configure_search(given: Given) -> None:
 
 
 def _finder(given: Given) -> Callable[[], Sequence[Problem]]:
-    """What makes the graphs of a model, a symbol file or a script."""
+    """Returns a function that builds the graphs of a model, a symbol file or a script."""
     if given.is_model:
         return lambda: [
             from_model(given.target, batch_size=given.batch_size, optimizer=given.update)
@@ -342,7 +342,7 @@ def _finder(given: Given) -> Callable[[], Sequence[Problem]]:
 
 
 def _output(given: Given, wish: Wish, command: tuple[str, str]) -> Output:
-    """How to print the plan. Raises ConfigError for --peak of an estimate."""
+    """Returns the options for printing the plan. Raises ConfigError for --peak of an estimate."""
     if given.peak and not wish.exact:
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
     return Output(
@@ -357,7 +357,7 @@ def _output(given: Given, wish: Wish, command: tuple[str, str]) -> Output:
 
 
 def _chosen(problems: Sequence[Problem], number: Optional[int], target: str) -> Sequence[Problem]:
-    """All graphs, or the one of this number. Raises ConfigError if there is none."""
+    """Returns all graphs, or the one with this number. Raises ConfigError if there is none."""
     if number is None:
         return problems
     if number > len(problems):

@@ -33,14 +33,14 @@ from tofu.plans.render.text import render_text
 
 __all__ = ["ESTIMATE", "EXACT", "Output", "listed", "plan_and_print"]
 
-# How --memory counts what MXNet will allocate.
+# Ways in which --memory counts the bytes that MXNet will allocate.
 EXACT, ESTIMATE = "exact", "estimate"
 _OF_PARAMETERS = ("parameters", "optimizer_state")
 
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """How to print and save a plan.
+    """Options for printing and saving a plan.
 
     Attributes:
         form: one of FORMATS.
@@ -101,7 +101,7 @@ def plan_and_print(problems: Sequence[Problem], wish: Wish, output: Output) -> N
 
 
 def _taken_bytes(problem: Problem, others: Sequence[Plan]) -> int:
-    """What the graphs before this one hold in a run, without parameters that they share."""
+    """Bytes that earlier graphs hold in a run, except for shared parameters."""
     own = set(_parameters(problem))
     taken = 0
     for other in others:
@@ -120,7 +120,7 @@ def listed(problems: Sequence[Problem]) -> str:
 def _shared_out(
     problems: Sequence[Problem], options: SearchOptions
 ) -> list[tuple[tuple[str, tuple[int, ...]], ...]]:
-    """For each graph the pins whose tensors it has. Raises PlanError for pins of none."""
+    """Assigns pins to the graphs that have their tensors. Raises PlanError for a pin of none."""
     names = [dict.fromkeys(problem.graph.tensor_names) for problem in problems]
     every = {name for own in names for name in own}
     check_pins(options.pins, every)

@@ -101,7 +101,7 @@ class _Process:
     rank: str = ""
 
     def read_rank(self) -> str:
-        """Its rank, which ps-lite gives to a worker process; "" where it has none (yet)."""
+        """Reads the rank that ps-lite gave to a worker process; "" if it has none (yet)."""
         if self.ranks is not None and not self.rank:
             with contextlib.suppress(BlockingIOError):
                 self.rank = os.read(self.ranks, 64).decode().strip()
@@ -109,7 +109,7 @@ class _Process:
 
     @property
     def name(self) -> str:
-        """What users are told: MXNet numbers worker processes by rank, and so does tofu."""
+        """Name in messages: MXNet numbers worker processes by rank, and so does tofu."""
         if self.ranks is None:
             return self.role
         rank = self.read_rank()
@@ -190,7 +190,7 @@ class _Group:
 
 
 def _ending_with(launcher: int) -> Callable[[], None]:
-    """What a new process calls first, so that the system kills it when its launcher dies."""
+    """Returns a function for a new process to call first: it dies with its launcher."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)  # Linux has it
 
     def bind() -> None:

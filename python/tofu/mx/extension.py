@@ -232,7 +232,7 @@ def connect_gpus(devices: Sequence[int]) -> frozenset[tuple[int, int]]:
 
 
 def fetch_fault() -> Optional[str]:
-    """What a kernel on a GPU has found instead of a handle since the last call."""
+    """Returns the value that a GPU kernel has found in place of a handle since the last call."""
     if _library is None:
         return None
     reason: Optional[bytes] = _library.TofuTakeFault()

@@ -41,7 +41,7 @@ _MXNET_VERSION = 10901
 
 
 def symbol_text(symbol: mx.sym.Symbol) -> str:
-    """What ``symbol.tojson()`` returns, without its leak.
+    """Returns the same text as ``symbol.tojson()``, without its leak.
 
     MXNet 1.9.1's ``tojson`` makes a copy of the symbol without casts of mixed precision, and
     never frees it: 30 KiB for a symbol of 40 nodes, in every call.
@@ -71,7 +71,7 @@ class Node:
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is a variable."""
+        """Whether the node is a variable."""
         return self.op == VARIABLE
 
 
@@ -84,12 +84,12 @@ class Entry:
 
     @property
     def shape(self) -> Shape:
-        """Its shape, once inferred."""
+        """Shape of the entry, once inferred."""
         return self.node.shapes[self.index]
 
     @property
     def dtype(self) -> int:
-        """Its MXNet type flag, once inferred."""
+        """MXNet type flag of the entry, once inferred."""
         return self.node.dtypes[self.index]
 
 
@@ -119,7 +119,7 @@ class Graph:
         return cls.from_json(symbol_text(symbol))
 
     def topological(self) -> list[Node]:
-        """All nodes, each after its inputs and control dependencies."""
+        """Returns all nodes, each after its inputs and control dependencies."""
         order: list[Node] = []
         done: set[Node] = set()
         for root in [*(entry.node for entry in self.heads), *self.kept]:
@@ -140,7 +140,7 @@ class Graph:
         return order
 
     def nodes_read(self) -> set[Node]:
-        """All nodes that the heads reach through inputs, ignoring control dependencies."""
+        """Returns the nodes that the heads reach through inputs, ignoring control dependencies."""
         read: set[Node] = set()
         pending = [*(entry.node for entry in self.heads), *self.kept]
         while pending:

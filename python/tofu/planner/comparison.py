@@ -25,7 +25,7 @@ _MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
 
 @dataclasses.dataclass(frozen=True)
 class Alternative:
-    """One search and what it found.
+    """A search and its result.
 
     Attributes:
         workers: the number of workers.
@@ -47,7 +47,7 @@ class Alternative:
 
     @property
     def memory_bytes(self) -> int:
-        """What the fullest worker holds; 0 without a plan."""
+        """Bytes that the fullest worker holds; 0 without a plan."""
         return sum(self.plan.bytes_per_worker.values()) if self.plan else 0
 
     @property
@@ -68,7 +68,7 @@ def compare(
     options: Optional[SearchOptions] = None,
     measure: Optional[Measure] = None,
 ) -> Iterator[Alternative]:
-    """Every combination, as it is found.
+    """Yields every combination as soon as it is found.
 
     Args:
         problem_for: the graph for a number of workers.
@@ -102,7 +102,7 @@ def compare(
 
 
 def advice(found: Sequence[Alternative]) -> list[str]:
-    """What a comparison tells about replication and the number of workers, one line each."""
+    """Draws conclusions on replication and the number of workers, one line each."""
     lines = []
     first = [
         each
@@ -125,7 +125,7 @@ def advice(found: Sequence[Alternative]) -> list[str]:
 
 
 def _of_objectives(found: Sequence[Alternative]) -> list[str]:
-    """Where a plan for time is predicted to be clearly faster than the one for bytes."""
+    """Says where a plan for time is predicted to be clearly faster than the one for bytes."""
     by_bytes = {
         (each.workers, each.mode, each.replication): each
         for each in found
@@ -143,7 +143,7 @@ def _of_objectives(found: Sequence[Alternative]) -> list[str]:
 
 
 def _saved(other: Alternative, timed: Alternative) -> str:
-    """What the plan for time saves compared with the one for bytes; "" if too little."""
+    """Says what the plan for time saves compared with the one for bytes; "" if too little."""
     if timed.step_seconds is None or other.step_seconds is None:
         return ""
     if timed.plan is None or other.plan is None:
@@ -160,7 +160,7 @@ def _saved(other: Alternative, timed: Alternative) -> str:
 
 
 def _of_times(found: Sequence[Alternative]) -> list[str]:
-    """Which plan is predicted to be fastest."""
+    """Says which plan is predicted to be fastest."""
     timed = [(each.step_seconds, each) for each in found if each.step_seconds is not None]
     if len(timed) < 2:
         return []
@@ -176,7 +176,7 @@ def _of_times(found: Sequence[Alternative]) -> list[str]:
 
 
 def _of_workers(best: dict[tuple[int, bool], Alternative]) -> list[str]:
-    """Which numbers of workers divide nothing, and which would do better."""
+    """Says which numbers of workers divide nothing, and which would do better."""
     whole = [each for (_, free), each in best.items() if not free]
     bad = [each.workers for each in whole if each.whole_share >= _MOSTLY_WHOLE]
     good = [each.workers for each in whole if each.whole_share < _MOSTLY_WHOLE]

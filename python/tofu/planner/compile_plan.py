@@ -1,4 +1,4 @@
-"""From a plan to the graphs that MXNet binds: partitions and schedules."""
+"""Compiles a plan to the graphs that MXNet binds: partitions and schedules."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Compiled:
 
     @property
     def has_backward(self) -> bool:
-        """Whether there is a backward half."""
+        """Whether the graph has a backward half."""
         return bool(self.step.backward_heads)
 
     @property

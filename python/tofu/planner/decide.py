@@ -39,7 +39,7 @@ class Programs(abc.ABC, Generic[Made]):
 
     @abc.abstractmethod
     def held_bytes(self, made: Made) -> int:
-        """What the fullest worker holds."""
+        """Bytes that the fullest worker holds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Plans(Programs[Plan]):
         )
 
     def held_bytes(self, made: Plan) -> int:
-        """What the fullest worker holds."""
+        """Bytes that the fullest worker holds."""
         return held_bytes(made)
 
 

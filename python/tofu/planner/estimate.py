@@ -1,4 +1,4 @@
-"""How much memory a training step needs, over several numbers of workers, before anything runs.
+"""Estimates a training step's memory for several numbers of workers, before anything runs.
 
 estimates = list(estimate(problem_for, workers=(1, 2, 4, 8)))
 for each in estimates:
@@ -31,7 +31,7 @@ __all__ = [
 
 # Tensors of state that an optimizer keeps for a parameter, each as large as the gradient.
 OPTIMIZERS: Mapping[str, int] = {"sgd": 0, "sgd_mom": 1, "adam": 2}
-# What a worker holds besides the state of an optimizer.
+# Kinds of memory of a worker besides the state of an optimizer.
 KINDS = ("parameters", "gradients", "activations", "fetch_buffers")
 _MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
 _SAVES = 0.99  # of the bytes of fewer workers: what is worth more workers
@@ -40,7 +40,7 @@ _MOST_TRIES = 16  # of batch sizes
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """What the fullest of `workers` workers holds.
+    """Memory of the fullest of `workers` workers.
 
     Attributes:
         workers: the number of workers; 1 is the serial run.
@@ -112,7 +112,7 @@ def _trial(problem: Problem, time_limit_s: Optional[float] = None) -> Trial:
 
 
 def _no_use(found: Estimate, least: Optional[Estimate]) -> str:
-    """Why fewer workers do as well, in words; "" if they do not."""
+    """Explains why fewer workers do as well; "" if they do not."""
     if found.plan is None or least is None:
         return ""
     if found.held_bytes("sgd") <= _SAVES * least.held_bytes("sgd"):

@@ -28,7 +28,7 @@ _LEVELS = 4  # of recomputation, between none and all
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One plan.
+    """A plan of a frontier, with its cost and memory.
 
     Attributes:
         name: where it comes from: a limit of tiles, or the search mode.
@@ -51,7 +51,7 @@ class Point:
 
     @property
     def held_bytes(self) -> int:
-        """What the fullest worker holds."""
+        """Bytes that the fullest worker holds."""
         return held_bytes(self.plan)
 
     @property
@@ -70,7 +70,7 @@ def frontier(
     measure: Optional[Measure] = None,
     recompute: bool = False,
 ) -> Iterator[Point]:
-    """All plans found, as they are found; `unbeaten` keeps the frontier.
+    """Yields plans as they are found; `unbeaten` keeps the frontier.
 
     Args:
         problem: what to plan.
@@ -119,7 +119,7 @@ def _recomputing(problem: Problem, options: SearchOptions) -> Iterator[Trial]:
 
 
 def _recomputations(problem: Problem) -> Iterator[Recomputation]:
-    """As few activations as possible, and some limits between these and all of them."""
+    """Yields recomputations that keep as few activations as possible, or some more."""
     most = recomputed(problem.table)
     if not most.segments:
         return
@@ -134,7 +134,7 @@ def _recomputations(problem: Problem) -> Iterator[Recomputation]:
 
 
 def unbeaten(points: Sequence[Point]) -> list[Point]:
-    """Those of which no other costs less and holds no more, by ascending memory."""
+    """Returns the points that no other beats in both cost and memory, by ascending memory."""
     kept: list[Point] = []
     ours = (point for point in points if not point.is_rival)
     for point in sorted(ours, key=lambda point: (point.held_bytes, point.cost)):

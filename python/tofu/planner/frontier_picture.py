@@ -38,7 +38,7 @@ def draw(
 
 
 class _Scale:
-    """Where points are in the picture; both axes begin a little below the least value."""
+    """Maps points to places in the picture; axes begin a little below the least value."""
 
     def __init__(self, points: Sequence[Point]) -> None:
         self.is_timed = points[0].step_seconds is not None

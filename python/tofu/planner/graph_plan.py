@@ -64,12 +64,12 @@ class GraphPlan:
 
     @property
     def tensors(self) -> tuple[TensorPlan, ...]:
-        """Every tensor with its cuts."""
+        """Returns every tensor with its cuts."""
         return self._searched.tensors
 
     @property
     def operators(self) -> tuple[OperatorPlan, ...]:
-        """Every operator with its splits and the bytes that it fetches."""
+        """Returns every operator with its splits and the bytes that it fetches."""
         return self._searched.operators
 
     @property
@@ -93,7 +93,7 @@ class GraphPlan:
         return self.details.bytes_per_worker
 
     def tensor(self, name: str) -> TensorPlan:
-        """One tensor, by its name or the end of it.
+        """Finds a tensor by its name or the end of its name.
 
         Raises:
             ConfigError: the graph has none of that name, or several.
@@ -105,7 +105,7 @@ class GraphPlan:
         return known[found[0]]
 
     def explain(self, name: str) -> str:
-        """What each way to cut a tensor, or to split an operator, costs.
+        """Explains the cost of each way to cut a tensor or to split an operator.
 
         Args:
             name: a tensor or an operator, a pattern, or the end of one name.

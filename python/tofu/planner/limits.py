@@ -25,13 +25,13 @@ _LEAST_KEPT = 0.002  # of the limit, for which another partition is not worth it
 
 
 def held_bytes(plan: Plan) -> int:
-    """What the fullest worker holds."""
+    """Bytes that the fullest worker holds."""
     return sum(plan.bytes_per_worker.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class Fit(Generic[Found]):
-    """What searches within a limit have found.
+    """Result of the searches within a limit.
 
     Attributes:
         found: the cheapest that fits; if none does, the one that holds least.
@@ -45,7 +45,7 @@ class Fit(Generic[Found]):
 
     @classmethod
     def of(cls, found: Found, held: Callable[[Found], int], limit_bytes: int) -> Fit[Found]:
-        """What was found, and whether it fits."""
+        """Compares what the found plan holds with the limit."""
         size = held(found)
         return cls(found, size, size <= limit_bytes)
 
@@ -135,7 +135,7 @@ def check_fits(
 
 
 def _worst_moment(plan: Plan) -> str:
-    """When most is needed and what is held then, as sentences; "" for an estimate."""
+    """Says when a worker holds most, and what; "" for an estimate."""
     kinds = ((size, kind.replace("_", " ")) for kind, size in plan.bytes_per_worker.items())
     shares = ", ".join(
         f"{format_bytes(size)} {kind}" for size, kind in sorted(kinds, reverse=True) if size

@@ -25,7 +25,7 @@ Found = TypeVar("Found")
 
 # Operations that a device does while it moves a byte: 15 TFLOPS and 0.9 TB/s, as a V100.
 _FLOPS_PER_BYTE = 16
-# They write to their inputs, or keep state for their backward operator.
+# Operators that write to their inputs, or keep state for their backward operator.
 _STATEFUL = frozenset(("BatchNorm", "Custom", "RNN", "SyncBatchNorm", "_contrib_SyncBatchNorm"))
 _TRIES = 3
 
@@ -89,7 +89,7 @@ def recomputed(table: _core.StrategyTable, limit_bytes: int = 0) -> Recomputatio
 
 
 def _costs(graph: _core.Graph) -> list[int]:
-    """What each node costs; negative if it must not run again."""
+    """Returns the cost of each node; negative if it must not run again."""
     costs = []
     for node in graph.nodes:
         cost = 0
@@ -102,7 +102,7 @@ def _costs(graph: _core.Graph) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Recomputed(Generic[Found]):
-    """What was found for a graph with, or without, recomputation.
+    """Result for a graph with, or without, recomputation.
 
     Attributes:
         fit: what was found.
@@ -119,7 +119,7 @@ def fit_with_recomputation(
     mode: str,
     limit_bytes: Optional[int],
 ) -> Recomputed[Found]:
-    """What fits in a limit with as little recomputation as necessary.
+    """Fits a graph into a limit with as little recomputation as necessary.
 
     Args:
         table: strategy table of the graph.

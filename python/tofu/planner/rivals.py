@@ -44,7 +44,7 @@ RIVALS: Mapping[str, Callable[[SearchOptions], SearchOptions]] = {
 
 
 def rivals_of(names: Iterable[str], options: SearchOptions) -> dict[str, SearchOptions]:
-    """How to search each rival's plan.
+    """Returns the searches that find the rivals' plans.
 
     Args:
         names: of RIVALS, or search modes.

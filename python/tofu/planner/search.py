@@ -171,7 +171,7 @@ def search_plan(
 
 
 def default_fetch(machine: _core.Machine) -> str:
-    """How workers fetch by default on such devices, one of config.FETCHES."""
+    """Returns the default way to fetch on such devices, one of config.FETCHES."""
     return "plain" if machine.is_gpu else "multifetch"
 
 
@@ -243,7 +243,7 @@ def _slowness(found: Searched) -> tuple[bool, float]:
 
 
 def _candidates(options: SearchOptions) -> dict[str, SearchOptions]:
-    """What to search for, by name; of equally fast plans the first is chosen."""
+    """Returns the searches by name; of equally fast plans the first is chosen."""
     found = {"time": options}
     if options.allow_replication:
         found["time, all operators split"] = dataclasses.replace(options, allow_replication=False)
@@ -355,7 +355,7 @@ def _predicted(
 
 
 def _stopped(plan: _core.Plan, options: SearchOptions) -> str:
-    """Why a search ended, one of plan.STOPPED."""
+    """Returns the reason why a search ended, one of plan.STOPPED."""
     if plan.cost <= plan.lower_bound:
         return "proven"
     return "time limit" if plan.search_seconds >= options.limit_s else "nothing left to try"

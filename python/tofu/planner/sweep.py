@@ -23,7 +23,7 @@ Count = Callable[[Problem, Plan], Plan]
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One search of a sweep.
+    """A search of a sweep and its result.
 
     Attributes:
         name: what progress and readers call it.
@@ -58,13 +58,13 @@ class Outcome:
 
     @property
     def held_bytes(self) -> int:
-        """What the fullest worker holds; 0 without a plan."""
+        """Bytes that the fullest worker holds; 0 without a plan."""
         return held_bytes(self.plan) if self.plan else 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """How a sweep measures the plans that it finds.
+    """Measurements that a sweep makes of the plans that it finds.
 
     Attributes:
         count: counts the memory of a plan, such as ``with_memory``; None: a quick estimate.

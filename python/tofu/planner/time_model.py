@@ -10,7 +10,7 @@ __all__ = ["time_model"]
 
 
 def time_model(table: _core.StrategyTable, machine: str) -> _core.TimeModel:
-    """What predicts the time of plans of a graph.
+    """Returns the model that predicts the time of a graph's plans.
 
     Args:
         table: strategy table of the graph.

@@ -14,7 +14,7 @@ __all__ = ["Wish"]
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """How to plan.
+    """Options for a plan, as the user gives them.
 
     Attributes:
         options: how to search.

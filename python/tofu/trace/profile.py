@@ -16,7 +16,7 @@ __all__ = ["read_profile"]
 
 Find = Callable[[str], Optional[Node]]
 _CATEGORIES = ("operator", "Custom Operator")
-# What the engine itself does, and calls of Python that last until all that they push has run.
+# Work of the engine itself, and Python calls that last until all work that they push has run.
 _BOOKKEEPING = (
     "DeleteVariable", "WaitForVar", "SetupExec", "_backward_CustomFunction", "CustomFunction",
 )  # fmt: skip

@@ -110,7 +110,7 @@ class _Recorder:
         profiler.dump()
 
     def timeline(self) -> Optional[Timeline]:
-        """What was profiled; None without an operator of a partitioned graph."""
+        """Timeline of the profiled steps; None if no operator of a partitioned graph ran."""
         document = json.loads(self._profile.read_text(encoding="utf-8"))
         devices, operators = read_profile(document, self._labels.node)
         return Timeline.of(operators, self.steps, devices) if devices else None

@@ -43,7 +43,7 @@ class Operator:
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """What a worker does for some time; `operator` is None where it waits.
+    """A period in which a worker runs an operator, or waits (`operator` is None).
 
     Attributes:
         others: while it waits, the microseconds for which another worker works.
@@ -74,7 +74,7 @@ class Share:
 
     @property
     def busy(self) -> float:
-        """In operators."""
+        """Time spent in operators."""
         return self.computation + self.fetch
 
 
@@ -111,7 +111,7 @@ class Timeline:
 
     @property
     def duration(self) -> float:
-        """All steps, in microseconds."""
+        """Duration of all steps, in microseconds."""
         return self.steps[-1][1] - self.steps[0][0]
 
     @property
@@ -120,7 +120,7 @@ class Timeline:
         return max(range(len(self.shares)), key=lambda worker: self.shares[worker].busy)
 
     def longest(self, worker: int) -> list[tuple[str, float]]:
-        """What a worker's operators take by layer, direction and kind, longest first."""
+        """Times of a worker's operators by layer, direction and kind, longest first."""
         sums: dict[str, float] = {}
         for each in self.slices[worker]:
             operator = each.operator
@@ -174,7 +174,7 @@ def _name(each: Slice) -> str:
 
 
 def _apart(operators: Sequence[Operator], window: Interval) -> list[Slice]:
-    """One slice after another; where two operators overlap, the first one's."""
+    """Puts slices one after another; an overlap belongs to the first operator."""
     slices = []
     until = window[0]
     for each in sorted(operators, key=lambda operator: (operator.begin, operator.end)):
@@ -209,7 +209,7 @@ def _union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def _covered(interval: Interval, union: Sequence[Interval]) -> float:
-    """How much of an interval a union covers."""
+    """Returns how much of an interval a union covers."""
     begin, end = interval
     total = 0.0
     first = max(bisect.bisect_left(union, (begin, begin)) - 1, 0)

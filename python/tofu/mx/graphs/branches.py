@@ -76,7 +76,7 @@ def _operators(graphs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 class _Function:
-    """One of the functions of control flow.
+    """A function (condition, body or branch) of a control-flow operator.
 
     Args:
         record: its graph, as JSON.
@@ -89,7 +89,7 @@ class _Function:
         self._operator: Optional[mx.nd.CachedOp] = None
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """Its outputs, given the inputs of the whole."""
+        """Runs the function on the control-flow operator's inputs; returns its outputs."""
         if self._operator is None:  # not earlier: MXNet creates operators during another bind
             self._operator = mx.nd.CachedOp(self.symbol)
         outputs = self._operator(*(inputs[at] for at in self.reads))
@@ -231,7 +231,7 @@ class _Flow(mx.operator.CustomOp):  # type: ignore[misc]
 
 
 class _FlowProp(mx.operator.CustomOpProp):  # type: ignore[misc]
-    """Its properties for MXNet; other attributes are ignored."""
+    """Properties of the control-flow operator for MXNet, which ignores other attributes."""
 
     def __init__(self, operator: str, flow: str, **others: str) -> None:
         super().__init__()
@@ -242,11 +242,11 @@ class _FlowProp(mx.operator.CustomOpProp):  # type: ignore[misc]
         self._outputs = int(attrs["num_outputs"])
 
     def list_arguments(self) -> list[str]:
-        """All inputs."""
+        """Returns the names of all inputs."""
         return [f"input{k}" for k in range(self._inputs)]
 
     def list_outputs(self) -> list[str]:
-        """All outputs."""
+        """Returns the names of all outputs."""
         return [f"output{k}" for k in range(self._outputs)]
 
     def infer_shape(self, in_shape: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:

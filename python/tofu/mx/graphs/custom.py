@@ -101,7 +101,7 @@ def register() -> None:
 
 
 def _problem(prop: Any) -> str:
-    """Why an operator's gradient cannot be computed separately; "" if it can."""
+    """Explains why an operator's gradient cannot be computed separately; "" if it can."""
     if prop.list_auxiliary_states():
         return "it has auxiliary states; expected none"
     reads = _dependencies(prop)
@@ -140,7 +140,7 @@ def _property_of(attrs: Mapping[str, str]) -> Any:
 
 
 def _dependencies(prop: Any) -> list[int]:
-    """What the gradient reads, as positions in the list of output gradients, inputs, outputs."""
+    """Positions of what the gradient reads in the list of output gradients, inputs, outputs."""
     outputs, inputs = len(prop.list_outputs()), len(prop.list_arguments())
     numbers = list(range(2 * outputs + inputs))
     return list(
@@ -210,7 +210,7 @@ class _GradientProp(mx.operator.CustomOpProp):  # type: ignore[misc]
         return [f"read{number}" for number in self._reads]
 
     def list_outputs(self) -> list[str]:
-        """One gradient per input."""
+        """Returns the names of the gradients, one per input."""
         return [f"gradient{k}" for k in range(self._inputs)]
 
     def _of_inputs(self, given: Sequence[Any]) -> list[Any]:

@@ -43,7 +43,7 @@ def unroll_loops(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> No
 
 
 def _unrolled(loop: Node) -> list[Entry]:
-    """What the outputs of a loop are."""
+    """Unrolls a loop and returns its outputs."""
     slices, states, rest = (
         _numbers(loop, f"{kind}_locs") for kind in ("in_data", "in_state", "remain")
     )

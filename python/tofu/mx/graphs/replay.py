@@ -111,7 +111,7 @@ class _Replay(mx.operator.CustomOp):  # type: ignore[misc]
             self._run(req, in_data, out_data)
 
     def _run(self, req: list[str], in_data: list[Any], out_data: list[Any]) -> None:
-        # Of mx.np where the script has set it.
+        # Arrays are of mx.np where the script has set it.
         in_data, out_data = ([a.as_nd_ndarray() for a in each] for each in (in_data, out_data))
         inputs = in_data[1:] if self._has_head else in_data
         if self._executor is None:  # not earlier: MXNet creates operators during another bind
@@ -156,7 +156,7 @@ class _ReplayProp(mx.operator.CustomOpProp):  # type: ignore[misc]
         return ["head", *inputs] if self._has_head else inputs
 
     def list_outputs(self) -> list[str]:
-        """One gradient per forward input."""
+        """Returns the names of the gradients, one per forward input."""
         return [f"gradient{k}" for k in range(self._count)]
 
     def infer_shape(self, in_shape: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:

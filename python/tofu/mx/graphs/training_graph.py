@@ -167,7 +167,7 @@ class _Draft:
         self.heads = ["output"] * len(self.graph.heads)
 
     def copy(self) -> _Draft:
-        """One that can be continued in another way."""
+        """Returns a copy that can be continued differently."""
         made = copy.copy(self)
         made.graph = self.graph.copy()
         made.variables, made.roles = dict(self.variables), dict(self.roles)

@@ -42,7 +42,7 @@ _GROUP = "__ctx_group__"
 # MXNet's planner counts every element as a float32, and prints whole MiB.
 _PLANNED_ELEMENT_BYTES = 4
 _MIB = 2**20
-# What the names of our extension's operators begin with.
+# Prefix of the names of our extension's operators.
 OWN_OPERATORS = "_tofu_"
 # The tensors of a probe add up to this size, so whole MiB can tell results apart.
 _PROBE_BYTES = 4 * _MIB
@@ -168,7 +168,7 @@ def predict(
 
 
 def operator_rules(uses: _core.OperatorUses) -> list[Rule]:
-    """What the operators of a graph do in place, for each way in which it calls them.
+    """Finds what a graph's operators do in place, for each way in which it calls them.
 
     Raises:
         GraphError: MXNet refuses an operator.
@@ -221,7 +221,7 @@ def _candidates(operator: _Operator) -> list[tuple[int, int]]:
 
 
 def _copies(size: int) -> int:
-    """How many operators a probe needs to tell tensors of `size` elements apart."""
+    """Number of operators with which a probe tells tensors of `size` elements apart."""
     return max(1, math.ceil(_PROBE_BYTES / (_PLANNED_ELEMENT_BYTES * size)))
 
 

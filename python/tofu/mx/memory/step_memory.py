@@ -83,7 +83,7 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
         count["fetch_buffers"] = min(fetched, others)
         count["activations"] += others - count["fetch_buffers"]
         totals.append(sum(count.values()))
-    # Of two halves, the one that needs more at a moment.
+    # The half that needs more memory at its worst moment.
     worst = max(predictions, key=lambda found: max(found.live_per_worker))
     peak = _peak(worst, fixed[worst.peak_worker])
     return StepMemory(counts[totals.index(max(totals))], tuple(totals), peak)

@@ -19,8 +19,7 @@ import mxnet as mx
 
 __all__ = ["refill", "reserve"]
 
-# More than the operators that fail by themselves in one step; those that depend on them share
-# their errors.
+# Exceeds the number of operators that fail by themselves in a step; dependents share errors.
 _ERRORS = 128
 
 

@@ -44,7 +44,7 @@ _Pairs = frozenset[tuple[int, int]]
 
 
 class Fetch(NamedTuple):
-    """How workers read each other's tiles.
+    """The way in which workers read each other's tiles.
 
     Attributes:
         kind: one of config.FETCHES.
@@ -97,7 +97,7 @@ def _tested(contexts: tuple[mx.Context, ...]) -> Fetch:
 
 
 def _out_of_reach(apart: _Pairs, contexts: Sequence[mx.Context]) -> str:
-    """One sentence on which GPUs cannot read which others' memory."""
+    """Says in a sentence which GPUs cannot read which others' memory."""
     pairs = sorted(apart)
     shown = [
         f"GPU {contexts[reader].device_id} that of GPU {contexts[owner].device_id}"

@@ -1,4 +1,4 @@
-"""Which operators of a worker MXNet's engine gets as one, in graphs of several GPUs.
+"""Decides which operators MXNet's engine gets as one, in graphs of several GPUs.
 
 MXNet waits for a GPU's stream after every operator, or after a segment: operators that it runs
 in a row as one. It makes segments between copies from one context to another. Graphs whose

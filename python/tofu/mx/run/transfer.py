@@ -262,7 +262,7 @@ def _insert(tile: mx.nd.NDArray, source: Box, out: mx.nd.NDArray, box: Box) -> N
 
 
 def _distinct(tiles: Tiles, ctx: mx.Context) -> dict[Box, mx.nd.NDArray]:
-    """One tile for every part, preferably one on `ctx`."""
+    """Chooses a tile for every part, preferably one on `ctx`."""
     chosen: dict[Box, mx.nd.NDArray] = {}
     for box, tile in zip(tiles.layout.boxes, tiles.arrays):
         if box not in chosen or (tile.context == ctx and chosen[box].context != ctx):

@@ -203,7 +203,7 @@ _SHARED = (
 
 
 def _padding(node: Node, data: Shape) -> tuple[int, ...]:
-    """How much a transposed convolution crops before its output, per spatial dimension."""
+    """Elements that a transposed convolution crops before its output, per spatial dimension."""
     kernel, stride = _numbers(node, "kernel", 1), _numbers(node, "stride", 1)
     dilate, wanted = _numbers(node, "dilate", 1), _numbers(node, "target_shape", 0)
     if not any(wanted):

@@ -39,7 +39,7 @@ def norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 
 @AFTER.lowering("_backward_npi_einsum", reason="keeps its workspace as state")
 def einsum(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """For each factor an einsum of the head gradient and the other factors.
+    """Gives each factor the einsum of the head gradient and the other factors.
 
     Diagonals and stretched dimensions stay.
     """
@@ -58,7 +58,7 @@ def einsum(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     for k, wanted in enumerate(terms):
         others = [(t, f) for i, (t, f) in enumerate(zip(terms, factors)) if i != k]
         found = [(out, head), *others]
-        # What was summed over in this factor alone has the same gradient everywhere.
+        # An index summed over in this factor alone has the same gradient everywhere.
         lost = [letter for letter in wanted if not any(letter in term for term, _ in found)]
         if lost:
             shape = tuple(sizes[letter] for letter in lost)

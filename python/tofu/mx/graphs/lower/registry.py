@@ -1,4 +1,4 @@
-"""How a lowering is declared, built and applied.
+"""Declares, builds and applies lowerings.
 
 @BEFORE.lowering("mean", reason="divides by the number of elements of its own tile")
 def mean(node, build):

@@ -59,7 +59,7 @@ def div_sqrt_dim(node: Node, build: Builder) -> Sequence[Entry]:
 
 @BEFORE.lowering("Dropout", reason="its mask must be a plain tensor that the backward can read")
 def dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """Its input if it drops nothing; otherwise the operator without cuDNN's packed mask."""
+    """Drops cuDNN's packed mask; a dropout that drops nothing becomes its input."""
     always = node.attrs.get("mode", "training") == "always"
     if number(node, "p", 0.5) == 0 or not (build.train or always):
         return [node.inputs[0]]

@@ -70,7 +70,7 @@ def _normal(
 
 
 def _eps(node: Node) -> float:
-    """What is added to the variance, in MXNet's precision."""
+    """Returns the term added to the variance, in MXNet's precision."""
     return single(node, "eps", 1e-5)
 
 
@@ -307,7 +307,7 @@ _UNWRITTEN = "leaves its second gradient unwritten if the first one is not read"
 
 @AFTER.lowering("_backward_interleaved_matmul_selfatt_valatt", reason=_UNWRITTEN, essential=True)
 def backward_self_values(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """Only the attention's gradient: products of the head gradient and the values."""
+    """Computes the attention's gradient only: products of the head gradient and the values."""
     if build.read != {1}:
         return None
     gradient, qkv = node.inputs[:2]
@@ -319,7 +319,7 @@ def backward_self_values(node: Node, build: Builder) -> Optional[Sequence[Entry]
 
 @AFTER.lowering("_backward_interleaved_matmul_encdec_qk", reason=_UNWRITTEN, essential=True)
 def backward_cross_scores(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """Only the keys' gradient, interleaved with zeros for the values."""
+    """Computes the keys' gradient only, interleaved with zeros for the values."""
     if build.read != {1}:
         return None
     gradient, queries, pairs = node.inputs[:3]
