@@ -10,11 +10,17 @@ from tofu.plans.progress import stage
 
 __all__ = ["with_memory"]
 
+# Each worker may fetch from all others, so the partitioned graph grows with the square of their
+# number: an MLP's takes 5 s for 512 workers, a minute for 1,024.
+_MOST_WORKERS = 512
+
 
 def with_memory(
     problem: Problem, plan: Plan, fetch: Optional[str] = None, *, keep_fetched_bytes: int = 0
 ) -> Plan:
     """Add the memory that MXNet will allocate and the bytes that workers really fetch.
+
+    Over more than 512 workers that differ, the plan keeps its estimate.
 
     Args:
         problem: what was planned.
@@ -37,6 +43,8 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: i
     given = plan.in_graph(problem.table)
     # Copies with plain fetches differ: each chooses another worker to pass on small regions.
     alike = given.without_copied_workers() if fetch == "multifetch" else given
+    if alike.workers > _MOST_WORKERS:
+        return plan
     copies = given.workers // alike.workers
     partitioned = _core.partition(alike, fetch=fetch, spare_bytes=keep_fetched_bytes)
     step = _core.schedule(partitioned, joint=extension.runs_parts())

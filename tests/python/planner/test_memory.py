@@ -11,6 +11,7 @@ import mxnet as mx
 from tofu import _core
 from tofu.mx import extension
 from tofu.mx.memory.step_memory import step_memory
+from tofu.planner import memory
 from tofu.planner.memory import with_memory
 from tofu.planner.search import search
 from tofu.planner.sources import from_model
@@ -25,8 +26,8 @@ def test_copies_of_workers_hold_and_fetch_what_all_workers_do(model, workers):
     counted = with_memory(found.problem, found.read(), "multifetch")
     partitioned = _core.partition(found.plan, fetch="multifetch")
     step = _core.schedule(partitioned, joint=extension.runs_parts())
-    memory = step_memory(step, [mx.cpu(worker) for worker in range(workers)])
-    assert (counted.bytes_per_worker, counted.peak) == (memory.kinds, memory.peak)
+    of_all = step_memory(step, [mx.cpu(worker) for worker in range(workers)])
+    assert (counted.bytes_per_worker, counted.peak) == (of_all.kinds, of_all.peak)
     fetched = partitioned.fetched_bytes + found.plan.update_bytes
     assert counted.fetched_bytes == fetched
     assert counted.shared_bytes == partitioned.shared_bytes
@@ -47,3 +48,14 @@ def test_only_the_workers_of_one_copy_are_partitioned(monkeypatch):
     with_memory(found.problem, found.read(), "multifetch")
     with_memory(found.problem, found.read(), "plain")
     assert partitioned == [2, 6]
+
+
+def test_the_memory_of_very_many_workers_stays_an_estimate(monkeypatch):
+    """Fetches between all pairs of them would take hours to partition."""
+    monkeypatch.setattr(memory, "_MOST_WORKERS", 2)
+    kinds = {}
+    for workers in (6, 4):  # of the six, two differ
+        found = search(from_model("mlp", batch_size=8, optimizer="sgd", workers=workers))
+        plan = found.read()
+        kinds[workers] = with_memory(found.problem, plan, "multifetch").memory
+    assert kinds == {6: "exact", 4: "estimate"}
