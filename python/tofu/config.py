@@ -111,7 +111,7 @@ Pin = tuple[str, tuple[int, ...]]
 TIMEOUT_S = 600.0
 MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
 _UNITS = {
-    "": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
@@ -404,11 +404,11 @@ def parse_workers(value: object, where: str) -> int:
 
 
 def parse_bytes(text: str, where: str) -> int:
-    """A size such as "12GiB", "800 MB" or "1000000" in bytes; `where` names its source."""
+    """A size such as "12GiB", "800 MB" or "1000000B" in bytes; `where` names its source."""
     found = _SIZE.fullmatch(text.strip())
     size = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
     if not 1 <= size <= sys.maxsize:
-        raise ConfigError(f"{where}={text}: expected a size, such as 12GiB or 800MiB")
+        raise ConfigError(f"{where}={text}: expected a size with its unit, such as 12GiB or 800MiB")
     return int(size)
 
 

@@ -55,7 +55,7 @@ class Alternative:
         """The share of all bytes that stay whole because nothing divides."""
         if self.plan is None or not self.plan.tensor_bytes:
             return 0.0
-        return sum(self.plan.replicated_bytes().values()) / self.plan.tensor_bytes
+        return sum(self.plan.whole_bytes().values()) / self.plan.tensor_bytes
 
 
 def compare(

@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from tofu import _core
@@ -387,11 +387,24 @@ class Plan:
 
     def replicated_bytes(self) -> dict[str, int]:
         """Tensors that some step must replicate, with their bytes, largest first."""
-        sizes: dict[str, int] = {}
-        for tensor in filter(lambda tensor: tensor.indivisible(self.parts), self.tensors):
-            size = math.prod(tensor.shape) * dtype_bytes(tensor.dtype)
-            sizes[tensor.node] = sizes.get(tensor.node, 0) + size
-        return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
+        return _sizes(each for each in self.tensors if each.indivisible(self.parts))
+
+    def whole_bytes(self) -> dict[str, int]:
+        """Tensors that every worker must hold whole, with their bytes, largest first."""
+        return _sizes(
+            each
+            for each in self.tensors
+            if each.indivisible(self.parts) and set(each.cuts) == {REPLICATED}
+        )
+
+
+def _sizes(tensors: Iterable[TensorPlan]) -> dict[str, int]:
+    """The bytes of nodes, of those that have most first."""
+    sizes: dict[str, int] = {}
+    for tensor in tensors:
+        size = math.prod(tensor.shape) * dtype_bytes(tensor.dtype)
+        sizes[tensor.node] = sizes.get(tensor.node, 0) + size
+    return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
 
 
 def undescribed_text(name: str, operators: Mapping[str, str], cost_bytes: int) -> str:

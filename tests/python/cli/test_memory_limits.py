@@ -76,14 +76,18 @@ def test_a_plan_within_a_limit(capsys, monkeypatch):
     told = printed(capsys, "--memory=10MiB")
     assert "mlp: no plan over 4 workers was found that fits in 10.0 MiB; the least" in told
     assert "Largest then: " in told
-    assert "--memory=much: expected a size, such as 12GiB" in printed(capsys, "--memory=much")
+    assert "--memory=much: expected a size with its unit, such as 12GiB" in printed(
+        capsys, "--memory=much"
+    )
 
 
 def test_a_limit_in_python():
     problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=2)
     free = tofu.plan("mlp", workers=2, batch_size=64, allow_replication=True)
     size = held_bytes(free.details)
-    found = tofu.plan("mlp", workers=2, batch_size=64, allow_replication=True, memory=str(size - 1))
+    found = tofu.plan(
+        "mlp", workers=2, batch_size=64, allow_replication=True, memory=f"{size - 1}B"
+    )
     assert problem.graph.hash == found.problem.graph.hash
     assert sum(found.memory.values()) < size
     with pytest.raises(MemoryLimitError, match=r"mlp: no plan .* fits in 1.0 MiB; the least"):

@@ -258,13 +258,15 @@ def test_a_link_to_a_folder_is_not_used(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("12GiB", 12 << 30), ("1.5 gib", 3 << 29), ("800MB", 800 * 10**6), ("7", 7), ("2k", 2048)],
+    [("12GiB", 12 << 30), ("1.5 gib", 3 << 29), ("800MB", 800 * 10**6), ("7B", 7), ("2k", 2048)],
 )
 def test_sizes(text, size):
     assert parse_bytes(text, "--gpu-memory") == size
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-1GiB", "12 apples", "0", "1e9", "9" * 40 + "TiB"])
+@pytest.mark.parametrize(
+    "text", ["", "GiB", "-1GiB", "12 apples", "12", "0B", "1e9", "9" * 40 + "TiB"]
+)
 def test_sizes_that_are_none(text):
-    with pytest.raises(ConfigError, match=f"--gpu-memory={text}: expected a size, such as 12GiB"):
+    with pytest.raises(ConfigError, match=f"--gpu-memory={text}: expected a size with its unit"):
         parse_bytes(text, "--gpu-memory")

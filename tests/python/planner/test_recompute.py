@@ -121,11 +121,11 @@ def test_what_runs_again_is_told():
 def test_a_limit_between_the_two_recomputes_less_than_all():
     plain, most = planned(), planned(recompute="all")
     sizes = [sum(each.memory.values()) for each in (most, plain)]
-    found = planned(memory=str(sum(sizes) // 2))
+    found = planned(memory=f"{sum(sizes) // 2}B")
     assert sum(found.memory.values()) <= sum(sizes) // 2
     assert 1 < found.details.recompute["computation"] < most.details.recompute["computation"]
     with pytest.raises(MemoryLimitError, match="a smaller batch, recomputation"):
-        planned(memory=str(sum(sizes) // 2), recompute="none")
+        planned(memory=f"{sum(sizes) // 2}B", recompute="none")
     with pytest.raises(ConfigError, match=r"tofu\.plan: recompute=some: expected one of auto"):
         planned(recompute="some")
 

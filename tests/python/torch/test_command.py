@@ -147,7 +147,7 @@ def test_plans_of_the_frontier_beat_each_other(module) -> None:
     own = json.loads(output(*words, "recursion", "--format", "json"))["rivals"][0]
     assert own["held_bytes"] == sum(planned["memory"]["rank"].values())
     with pytest.raises(PlanError, match="no plan on the mesh 2,2 fits in 100 bytes; another"):
-        output(*words, "", "--memory", "100")
+        output(*words, "", "--memory", "100B")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def _candidates(plan: Plan) -> str:
 
 def _whole(plan: Plan) -> list[str]:
     """A hint for plans that leave most bytes whole on every worker."""
-    sizes = plan.replicated_bytes()
+    sizes = plan.whole_bytes()
     whole, total = sum(sizes.values()), plan.tensor_bytes
     if not whole or whole < _MOST * total:
         return []

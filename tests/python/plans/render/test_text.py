@@ -168,21 +168,23 @@ def test_what_is_shared_follows_the_bytes_that_it_is_a_part_of():
 
 def test_a_plan_that_leaves_most_bytes_whole_says_so():
     def tensors(whole):
-        shapes = {"w": [8, 6], "v": [9, whole]}
+        # Two steps cut w, and one cuts x, which is not whole then.
+        shapes = {"w": [8, 6], "v": [9, whole], "x": [2]}
+        cuts = {"w": [0, 1], "v": [-1, -1], "x": [0, -1]}
         return [
             {
                 "node": n,
                 "output": 0,
                 "shape": s,
                 "dtype": 0,
-                "cuts": [0, 1] if n == "w" else [-1] * 2,
+                "cuts": cuts[n],
             }
             for n, s in shapes.items()
         ]
 
     lines = render_text(Plan.from_json(json.dumps(document(tensors=tensors(7))))).splitlines()
     assert lines[1] == (
-        "252 bytes of the 444 bytes of all tensors stay whole on every worker, as no dimension "
+        "252 bytes of the 452 bytes of all tensors stay whole on every worker, as no dimension "
         "divides by 2 x 2: v (252 bytes)"
     )
     assert lines[2] == "choose another number of workers, or a batch and layers that it divides"
