@@ -46,8 +46,8 @@ class _Finder:
         role = os.environ.get("DMLC_ROLE")
         if role in server_process.ROLES:
             server_process.become(role)
+        exit_status.remember()
         if role == "worker":
-            exit_status.remember()
             for variable, value in server_process.HEARTBEATS.items():
                 os.environ.setdefault(variable, value)
         self._busy = True
@@ -88,10 +88,16 @@ class _Loader:
             self._real.exec_module(module)
         except installation.IMPORT_ERRORS as error:
             raise installation.unusable("tofu", error) from error
-        from tofu import gluon
+        _enable()
 
-        gluon.enable()
-        _FINDER.then()
+
+def _enable() -> None:
+    from tofu.gluon import switch
+
+    switch.enable()
+    if _FINDER.then is _nothing:  # else tofu itself runs the script
+        switch.look_back()
+    _FINDER.then()
 
 
 def _nothing() -> None:
@@ -122,13 +128,12 @@ def install(then: Optional[Callable[[], None]] = None) -> None:
         exit_status.remember()  # before the script imports it by name
     sys.meta_path.insert(0, _FINDER)
     if TARGET in sys.modules:
-        from tofu import gluon, uncaught
+        from tofu import uncaught
         from tofu.config import graph_pass
 
         uncaught.end_runs()
         if graph_pass() is not None:
-            gluon.enable()
-            _FINDER.then()
+            _enable()
 
 
 def _spec_of(

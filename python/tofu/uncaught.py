@@ -16,7 +16,7 @@ from tofu.config import graph_pass
 from tofu.errors import ConfigError
 from tofu.installation import MXNET, missing
 
-__all__ = ["BAD_INPUT", "end_runs", "without_ours"]
+__all__ = ["BAD_INPUT", "end_runs", "is_interactive", "without_ours"]
 
 BAD_INPUT = 2  # exit status
 
@@ -67,7 +67,7 @@ class _MainHook:
         traceback: Optional[TracebackType],
     ) -> None:
         shown = _shown(error)
-        if shown is None or _is_interactive():
+        if shown is None or is_interactive():
             self._original(kind, error, without_ours(traceback))
             return
         _report(shown)
@@ -84,7 +84,7 @@ class _ThreadHook:
 
     def __call__(self, caught: Any) -> None:
         shown = _shown(caught.exc_value)
-        if shown is None or _is_interactive():
+        if shown is None or is_interactive():
             self._original(caught)
             return
         _report(shown)
@@ -108,5 +108,6 @@ def _report(error: BaseException) -> None:
         print(f"tofu: {error}", file=sys.stderr)
 
 
-def _is_interactive() -> bool:
+def is_interactive() -> bool:
+    """Whether somebody types the commands."""
     return hasattr(sys, "ps1") or bool(sys.flags.interactive)

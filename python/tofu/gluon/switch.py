@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
+import multiprocessing
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, Optional, Union
 
@@ -14,7 +17,7 @@ from mxnet import np as mx_np
 from mxnet.base import _LIB
 from mxnet.ndarray import NDArray
 
-from tofu import uncaught
+from tofu import exit_status, uncaught
 from tofu.config import MXNET_ENVIRONMENT, Config
 from tofu.mx.run import error_list
 
@@ -25,7 +28,7 @@ from .session.session import Session
 from .session.state import State
 from .training import checkpoints, delivery, parameter, trainer, views
 
-__all__ = ["disable", "enable"]
+__all__ = ["disable", "enable", "look_back"]
 
 
 def enable(
@@ -122,6 +125,24 @@ def disable() -> None:
     state.traces.clear()
     while state.undo:
         state.undo.pop()()
+
+
+def look_back() -> None:
+    """Tell at the end of the script if nothing was partitioned; an error under TOFU_STRICT."""
+    script = exit_status.Script()
+
+    def end() -> None:
+        current = session.active()
+        has_failed = hasattr(sys, "last_value") or script.status() != 0
+        if current is None or has_failed or uncaught.is_interactive():
+            return
+        if messages.nothing_partitioned(current):
+            # Python takes no exit status from here.
+            sys.stdout.flush()
+            os._exit(uncaught.BAD_INPUT)
+
+    if multiprocessing.parent_process() is None:  # those of data loaders train nothing
+        atexit.register(end)
 
 
 def _set_environment(state: State) -> None:

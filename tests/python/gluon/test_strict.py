@@ -1,5 +1,9 @@
 """TOFU_STRICT: each way in which a block would run serially is an error, at every call."""
 
+import os
+import subprocess
+import sys
+
 import mxnet as mx
 import pytest
 from mxnet import autograd, gluon
@@ -158,3 +162,35 @@ def test_a_saved_plan_is_never_left_unused(fake, monkeypatch, way, text):
         with autograd.record(), pytest.raises(ConfigError, match=f"plan is not used.*{text}"):
             call()
     tofu.gluon.disable()
+
+
+NEVER_RECORDS = """
+import mxnet as mx
+from mxnet.gluon import nn
+net = nn.Dense(4, in_units=4)
+net.initialize()
+net(mx.nd.ones((4, 4))).asnumpy()
+print("end")
+{last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("strict", "last", "status", "told"),
+    [
+        ("1", "", 2, "tofu: TOFU_STRICT=1: nothing was partitioned: tofu partitions Gluon blocks"),
+        ("0", "", 0, "tofu: nothing was partitioned: tofu partitions Gluon blocks"),
+        ("1", "import sys; sys.exit(3)", 3, ""),
+        ("1", "raise ValueError('mine')", 1, "Traceback"),
+    ],
+)
+def test_a_script_that_partitions_nothing(strict, last, status, told):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TOFU_")}
+    done = subprocess.run(
+        [sys.executable, "-c", NEVER_RECORDS.format(last=last)],
+        env={**kept, "MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "TOFU_STRICT": strict},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (status, "end\n")
+    assert done.stderr.startswith(told) and bool(done.stderr) == bool(told)

@@ -31,6 +31,7 @@ __all__ = [
     "gathered",
     "left_out",
     "many_workers",
+    "nothing_partitioned",
     "partitioned",
     "phase",
     "plain_fetch",
@@ -161,6 +162,7 @@ def partitioned(
     curious. With a dump directory the numbers also go to ``summary.json`` there, one line of
     JSON for every program.
     """
+    session.state.partitioned = True
     plan = compiled.searched
     if session.wish.dump_dir is not None:
         record = {"block": name, "parameters": parameters, **compiled.summary()}
@@ -226,6 +228,22 @@ def _found_by(found: Sequence[Partitioned]) -> str:
         seconds = sum(each.search_seconds for each in found if each.plan_file is None)
         told.append(f"search {seconds:.2f} s")
     return ", ".join(told)
+
+
+def nothing_partitioned(session: Session) -> bool:
+    """Tell, at the end of a script, if nothing in it was partitioned; whether that is an error."""
+    if session.state.partitioned:
+        return False
+    told = (
+        "nothing was partitioned: tofu partitions Gluon blocks that are called under "
+        "autograd.record(), and their predictions after that. Modules, symbols and scripts that "
+        "never record run as in plain MXNet"
+    )
+    if session.strict:
+        _log.error("TOFU_STRICT=1: %s", told)
+    else:
+        _log.info("%s", told)
+    return session.strict
 
 
 def gathered(name: str, number: int, tiles: Any, session: Session) -> None:

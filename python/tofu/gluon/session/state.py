@@ -96,6 +96,7 @@ class State:
         calls: recordings and the backward calls that go through them.
         collected: where a call of autograd.grad collects what recordings deliver, or None.
         told: reasons for plain fetches that the user was warned of.
+        partitioned: whether anything was.
         plan_matched: whether a training graph had a saved plan.
         plan_missing: whether the user was told of a graph without a saved plan.
         pins_checked: whether the pins were compared with a training graph.
@@ -123,6 +124,7 @@ class State:
         self.calls = BackwardCalls()
         self.collected: Optional[Parts] = None
         self.told: set[str] = set()
+        self.partitioned = False
         self.plan_matched = self.plan_missing = self.pins_checked = False
         self.errors = _Errors()
         self.ran = Living()
