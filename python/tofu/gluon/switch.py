@@ -136,6 +136,9 @@ def look_back() -> None:
         has_failed = hasattr(sys, "last_value") or script.status() != 0
         if current is None or has_failed or uncaught.is_interactive():
             return
+        module = getattr(sys.modules.get("__main__"), "__spec__", None)
+        if module is not None and module.name.startswith("tofu."):  # it says itself what it found
+            return
         if messages.nothing_partitioned(current):
             # Python takes no exit status from here.
             sys.stdout.flush()
