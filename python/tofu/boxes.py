@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-__all__ = ["Box"]
+__all__ = ["Box", "piece"]
 
 Shape = tuple[int, ...]
 
@@ -57,3 +57,16 @@ class Box(tuple[tuple[int, int], ...]):
     def relative_to(self, other: Box) -> Box:
         """The same box, counted from the begin of another one."""
         return Box((low - first, high - first) for (low, high), (first, _) in zip(self, other))
+
+
+def piece(span: tuple[int, int], parts: int, number: int) -> tuple[int, int]:
+    """One of the contiguous pieces into which a step cuts a range, as ``graph/box.h`` cuts it.
+
+    Where the range does not divide, the first pieces have one index more than the others.
+
+    >>> [piece((0, 7), 3, number) for number in range(3)]
+    [(0, 3), (3, 5), (5, 7)]
+    """
+    size, larger = divmod(span[1] - span[0], parts)
+    low = span[0] + size * number + min(number, larger)
+    return low, low + size + (number < larger)

@@ -159,7 +159,7 @@ bool IsIndivisible(const TablePlan& plan, int entry) {
     if (cut != kReplicated) {
       left[cut] /= parts;
     } else if (std::none_of(left.begin(), left.end(),
-                            [&](int64_t extent) { return extent % parts == 0; })) {
+                            [&](int64_t extent) { return CanCut(extent, parts); })) {
       return true;
     }
   }

@@ -21,15 +21,17 @@ int64_t Evaluate(const AffineForm& form, const std::vector<Range>& ranges) {
   return FloorDivide(sum, form.divisor);
 }
 
-// Piece `digit` of `parts` equal pieces of [begin, end).
-void Cut(int64_t* begin, int64_t* end, int parts, int digit) {
-  const int64_t extent = *end - *begin;
-  TOFU_CHECK(extent % parts == 0) << "extent " << extent << " cut in " << parts;
-  *begin += extent / parts * digit;
-  *end = *begin + extent / parts;
-}
-
 }  // namespace
+
+bool CanCut(int64_t extent, int parts) { return extent % parts == 0; }
+
+Range Piece(const Range& range, int parts, int digit) {
+  TOFU_CHECK(digit >= 0 && digit < parts) << "piece " << digit << " of " << parts;
+  const int64_t size = range.size() / parts;
+  const int64_t larger = range.size() % parts;
+  const int64_t begin = range.begin + size * digit + std::min<int64_t>(digit, larger);
+  return {begin, begin + size + (digit < larger ? 1 : 0)};
+}
 
 int64_t Box::Volume() const {
   int64_t volume = 1;
@@ -82,7 +84,9 @@ Box TileBox(const Shape& shape, const std::vector<int>& cuts,
     if (cuts[i] == kReplicated) continue;
     const size_t d = static_cast<size_t>(cuts[i]);
     TOFU_CHECK(d < shape.size()) << "cut of dimension " << d << " of " << shape.size();
-    Cut(&box.begin[d], &box.end[d], parts[i], digits[i]);
+    const Range piece = Piece({box.begin[d], box.end[d]}, parts[i], digits[i]);
+    box.begin[d] = piece.begin;
+    box.end[d] = piece.end;
   }
   return box;
 }
@@ -108,7 +112,7 @@ std::vector<Range> VarRanges(const StrategyRow& row, const Graph& graph, int nod
     if (cuts[i] == kReplicated) continue;
     const size_t v = static_cast<size_t>(cuts[i]);
     TOFU_CHECK(v < ranges.size()) << "split of variable " << v << " of " << ranges.size();
-    Cut(&ranges[v].begin, &ranges[v].end, parts[i], digits[i]);
+    ranges[v] = Piece(ranges[v], parts[i], digits[i]);
   }
   return ranges;
 }

@@ -12,6 +12,21 @@
 
 namespace tofu {
 
+// The half-open range of an index variable, or of one dimension.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// Whether a step of `parts` parts may cut what has this extent.
+bool CanCut(int64_t extent, int parts);
+
+// Piece `digit` of `parts` contiguous pieces of a range. Where the range does not divide,
+// the first pieces have one element more than the others. So pieces of pieces have the
+// sizes of pieces cut at once, and worker 0 always holds a largest one.
+Range Piece(const Range& range, int parts, int digit);
+
 // Half-open: begin[d] <= index < end[d]. Empty if some extent is <= 0.
 struct Box {
   std::vector<int64_t> begin;
@@ -29,13 +44,6 @@ Box WholeBox(const Shape& shape);
 Box Intersect(const Box& a, const Box& b);
 bool Contains(const Box& outer, const Box& inner);
 
-// The half-open range of an index variable.
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t size() const { return end - begin; }
-};
-
 constexpr int kReplicated = -1;
 
 // The digits of `worker` in the mixed radix `parts`, step 1 first and most
@@ -43,7 +51,7 @@ constexpr int kReplicated = -1;
 std::vector<int> WorkerDigits(int worker, const std::vector<int>& parts);
 
 // The tile of a tensor of `shape` after the first `cuts.size()` steps, for a
-// worker with these digits: a piece of nested, contiguous, equal pieces.
+// worker with these digits: a piece of nested, contiguous pieces.
 // cuts[i] is a dimension or kReplicated.
 Box TileBox(const Shape& shape, const std::vector<int>& cuts,
             const std::vector<int>& parts, const std::vector<int>& digits);

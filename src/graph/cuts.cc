@@ -26,7 +26,7 @@ class Enumerator {
 
  private:
   bool Divides(size_t step, int candidate) const {
-    return extents_[candidate] % parts_[step] == 0;
+    return CanCut(extents_[candidate], parts_[step]);
   }
 
   void Take(size_t step, int candidate) {

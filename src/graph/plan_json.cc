@@ -83,7 +83,7 @@ Cuts ReadTensorCuts(const JsonCursor& cursor, Shape shape,
     cuts.push_back(static_cast<int>(cut.Int(-1, static_cast<int64_t>(shape.size()) - 1)));
     if (cuts.back() == kReplicated) continue;
     int64_t& extent = shape[cuts.back()];
-    if (extent % parts[i] != 0) {
+    if (!CanCut(extent, parts[i])) {
       cut.Fail("a dimension that divides by " + std::to_string(parts[i]) +
                " at this step, or -1");
     }
@@ -115,7 +115,7 @@ Cuts ReadOperatorCuts(const JsonCursor& cursor, const Graph& graph, int node,
     cuts.push_back(ReadVarName(cut, row));
     if (cuts.back() == kReplicated) continue;
     int64_t& extent = extents[cuts.back()];
-    if (extent % parts[i] != 0) {
+    if (!CanCut(extent, parts[i])) {
       cut.Fail("a variable whose extent divides by " + std::to_string(parts[i]) +
                " at this step, or null");
     }

@@ -16,7 +16,7 @@ TileSplits SplitFrom(size_t first, Shape extents, const std::vector<SharedStep>&
   for (const SharedStep& step : steps) {
     for (size_t i = 0; i < extents.size(); ++i) {
       const size_t d = (first + i) % extents.size();
-      if (extents[d] % step.parts != 0) continue;
+      if (!CanCut(extents[d], step.parts)) continue;
       extents[d] /= step.parts;
       splits.push_back({step.step, static_cast<int>(d)});
       break;
@@ -57,12 +57,10 @@ std::vector<TileSplits> ReductionTilings(const Shape& tile,
 Box PieceBox(Box tile, const TileSplits& splits, const std::vector<int>& parts,
              const std::vector<int>& digits) {
   for (const TileSplit& split : splits) {
-    const int64_t extent = tile.end[split.dim] - tile.begin[split.dim];
-    TOFU_CHECK(extent % parts[split.step] == 0)
-        << "extent " << extent << " cut in " << parts[split.step];
-    const int64_t piece = extent / parts[split.step];
-    tile.begin[split.dim] += piece * digits[split.step];
-    tile.end[split.dim] = tile.begin[split.dim] + piece;
+    const Range piece = Piece({tile.begin[split.dim], tile.end[split.dim]},
+                              parts[split.step], digits[split.step]);
+    tile.begin[split.dim] = piece.begin;
+    tile.end[split.dim] = piece.end;
   }
   return tile;
 }

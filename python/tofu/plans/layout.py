@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
 from tofu import _core
-from tofu.boxes import Box
+from tofu.boxes import Box, piece
 
 __all__ = ["Head", "Layout", "Variable", "cuts_of", "heads_of", "variables_of"]
 
@@ -98,17 +98,13 @@ def cuts_of(layout: Layout, parts: Sequence[int]) -> Optional[tuple[int, ...]]:
     return tuple(cuts) if _boxes_of(layout.shape, cuts, parts) == layout.boxes else None
 
 
-def _boxes_of(shape: Shape, cuts: Sequence[int], parts: Sequence[int]) -> Optional[tuple[Box, ...]]:
+def _boxes_of(shape: Shape, cuts: Sequence[int], parts: Sequence[int]) -> tuple[Box, ...]:
     boxes = []
     for digits in itertools.product(*map(range, parts)):
         ranges = [(0, size) for size in shape]
         for cut, count, digit in zip(cuts, parts, digits):
             if cut >= 0:
-                low, high = ranges[cut]
-                if (high - low) % count:
-                    return None
-                extent = (high - low) // count
-                ranges[cut] = (low + digit * extent, low + (digit + 1) * extent)
+                ranges[cut] = piece(ranges[cut], count, digit)
         boxes.append(Box(ranges))
     return tuple(boxes)
 

@@ -56,11 +56,9 @@ class MemoryEstimator {
 
  private:
   int64_t TileBytes(int entry) const {
-    int64_t elements = NumElements(graph_.shapes[entry]);
-    for (size_t i = 0; i < plan_.parts.size(); ++i) {
-      if (plan_.tensor_cuts[entry][i] != kReplicated) elements /= plan_.parts[i];
-    }
-    return elements * DtypeBytes(graph_.dtypes[entry]);
+    const Box largest = TileBox(graph_.shapes[entry], plan_.tensor_cuts[entry],
+                                plan_.parts, std::vector<int>(plan_.parts.size(), 0));
+    return largest.Volume() * DtypeBytes(graph_.dtypes[entry]);
   }
 
   void CountWhatStays() {

@@ -101,7 +101,7 @@ std::vector<Box> RoutePieces(const std::string& name, std::vector<Box> regions,
     const std::vector<int> digits = WorkerDigits(static_cast<int>(w), parts);
     for (const TileSplit& split : splits) {
       const int64_t extent = regions[w].end[split.dim] - regions[w].begin[split.dim];
-      CheckRoute(extent % parts[split.step] == 0, name,
+      CheckRoute(CanCut(extent, parts[split.step]), name,
                  "a stop along a dimension that does not divide");
       regions[w] = PieceBox(regions[w], {split}, parts, digits);
     }

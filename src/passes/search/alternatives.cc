@@ -30,7 +30,7 @@ bool ReducesNeedlessly(const StrategyRow& row, std::vector<int64_t> extents,
     if (cuts[i] == kReplicated) continue;
     if (given[i] == kFree && IsReduced(row, cuts[i])) {
       for (int var : row.splittable) {
-        if (!IsReduced(row, var) && extents[var] % parts[i] == 0) return true;
+        if (!IsReduced(row, var) && CanCut(extents[var], parts[i])) return true;
       }
     }
     extents[cuts[i]] /= parts[i];

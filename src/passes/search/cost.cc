@@ -89,11 +89,12 @@ Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts,
   for (size_t i = 0; i < cuts.size(); ++i) {
     if (cuts[i] != id) continue;
     Intervals next{intervals.steps | Bit(i), {}, {}};
-    extent /= parts[i];
-    for (int64_t begin : intervals.begin) {
+    for (size_t whole = 0; whole < intervals.begin.size(); ++whole) {
+      const Range range{intervals.begin[whole], intervals.end[whole]};
       for (int digit = 0; digit < parts[i]; ++digit) {
-        next.begin.push_back(begin + digit * extent);
-        next.end.push_back(next.begin.back() + extent);
+        const Range piece = Piece(range, parts[i], digit);
+        next.begin.push_back(piece.begin);
+        next.end.push_back(piece.end);
       }
     }
     intervals = std::move(next);
@@ -300,9 +301,9 @@ GroupBoxes Pieces(const GroupBoxes& tiles, const TileSplits& splits) {
     const Indices digits = Project(divided.steps, Bit(split.step), 0, tiles.parts);
     for (size_t g = 0; g < digits->size(); ++g) {
       const int i = (*of_whole)[g];
-      const int64_t size = (whole.end[i] - whole.begin[i]) / parts;
-      divided.begin.push_back(whole.begin[i] + size * (*digits)[g]);
-      divided.end.push_back(divided.begin.back() + size);
+      const Range piece = Piece({whole.begin[i], whole.end[i]}, parts, (*digits)[g]);
+      divided.begin.push_back(piece.begin);
+      divided.end.push_back(piece.end);
     }
     pieces.dims[split.dim] = std::move(divided);
     pieces.volume /= parts;

@@ -38,7 +38,7 @@ int64_t MostTiles(const Shape& shape, const std::vector<int>& parts) {
   int64_t tiles = 1;
   for (auto [part, steps] : left) {
     for (int64_t extent : shape) {
-      for (; steps > 0 && extent % part == 0; extent /= part, --steps) tiles *= part;
+      for (; steps > 0 && CanCut(extent, part); extent /= part, --steps) tiles *= part;
     }
   }
   return tiles;
@@ -46,11 +46,17 @@ int64_t MostTiles(const Shape& shape, const std::vector<int>& parts) {
 
 }  // namespace
 
-int64_t TileBytes(int64_t bytes, const Cuts& cuts, const std::vector<int>& parts) {
-  for (size_t step = 0; step < parts.size(); ++step) {
-    const bool is_whole = step < cuts.size() && cuts[step] == kReplicated;
-    if (!is_whole) bytes /= parts[step];
+int64_t TileBytes(const MemoryLimit::Life& life, const Cuts& cuts,
+                  const std::vector<int>& parts) {
+  if (life.bytes == 0) return 0;
+  Shape shape = life.shape;
+  for (size_t step = 0; step < cuts.size(); ++step) {
+    if (cuts[step] == kReplicated) continue;
+    int64_t& extent = shape[cuts[step]];
+    extent = (extent + parts[step] - 1) / parts[step];
   }
+  int64_t bytes = life.bytes / NumElements(life.shape) * NumElements(shape);
+  for (size_t step = cuts.size(); step < parts.size(); ++step) bytes /= parts[step];
   return bytes;
 }
 
@@ -64,7 +70,7 @@ int64_t MemoryLimit::LeastBytes(const CoarseGraph& coarse,
 int64_t MemoryLimit::PeakBytes(const std::vector<Cuts>& tensor_cuts,
                                const std::vector<int>& parts) const {
   return Peak([&](const Life& life) {
-    return TileBytes(life.bytes, tensor_cuts[life.tensor_class], parts);
+    return TileBytes(life, tensor_cuts[life.tensor_class], parts);
   });
 }
 
@@ -108,7 +114,10 @@ MemoryLimit LimitMemory(const Graph& graph, const StrategyTable& table,
   limit.limit_bytes = limit_bytes;
   for (const auto& [life, size] : bytes) {
     const auto [tensor_class, from, to] = life;
-    if (from < to) limit.lives.push_back({tensor_class, from, to, size});
+    if (from < to) {
+      limit.lives.push_back(
+          {tensor_class, from, to, size, coarse.tensors[tensor_class].shape});
+    }
   }
   return limit;
 }

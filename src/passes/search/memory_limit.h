@@ -31,6 +31,7 @@ struct MemoryLimit {
     int64_t begin = 0;
     int64_t end = 0;
     int64_t bytes = 0;  // whole
+    Shape shape;        // of each
   };
 
   std::vector<Life> lives;
@@ -47,9 +48,10 @@ struct MemoryLimit {
   int64_t Peak(const std::function<int64_t(const Life&)>& tile) const;
 };
 
-// A tile of a tensor of so many bytes after the steps that `cuts` has; steps to come are
-// supposed to cut it.
-int64_t TileBytes(int64_t bytes, const Cuts& cuts, const std::vector<int>& parts);
+// The largest tiles of the tensors after the steps that `cuts` has; steps to come are
+// supposed to cut them.
+int64_t TileBytes(const MemoryLimit::Life& life, const Cuts& cuts,
+                  const std::vector<int>& parts);
 
 MemoryLimit LimitMemory(const Graph& graph, const StrategyTable& table,
                         const CoarseGraph& coarse, int64_t limit_bytes);

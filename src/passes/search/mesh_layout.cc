@@ -74,12 +74,12 @@ class MeshSpace {
 
   // Whether a dimension divides at this step, too.
   bool Divides(int dim, size_t step, const Layout& layout) const {
-    int64_t parts = parts_[step];
+    int parts = parts_[step];
     for (size_t other = 0; other < layout.size(); ++other) {
       if (other != step && Has(layout[other], dim)) parts *= parts_[other];
     }
     return std::all_of(extents_[dim].begin(), extents_[dim].end(),
-                       [&](int64_t extent) { return extent % parts == 0; });
+                       [&](int64_t extent) { return CanCut(extent, parts); });
   }
 
   bool Fits(int dim, size_t step, const StepDimensions& chosen,

@@ -71,7 +71,7 @@ std::vector<int> Possible(std::vector<int64_t> extents,
   }
   std::vector<int> possible;
   for (int candidate : candidates) {
-    if (extents[candidate] % parts[first.size()] == 0) possible.push_back(candidate);
+    if (CanCut(extents[candidate], parts[first.size()])) possible.push_back(candidate);
   }
   if (possible.empty() || may_be_whole) possible.push_back(kReplicated);
   return possible;

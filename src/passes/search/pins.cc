@@ -44,7 +44,7 @@ void CheckPin(const std::string& name, Shape shape, const Cuts& cuts,
         << "pin of \"" << name << "\", step " << i + 1 << ": found dimension " << cuts[i]
         << ", expected -1 (whole) or one of its " << shape.size() << " dimensions";
     int64_t& extent = shape[cuts[i]];
-    TOFU_CHECK_USER(extent % parts[i] == 0, Blame::kPlan)
+    TOFU_CHECK_USER(CanCut(extent, parts[i]), Blame::kPlan)
         << "pin of \"" << name << "\", step " << i + 1 << ": found extent " << extent
         << " along dimension " << cuts[i] << ", expected one that divides by " << parts[i]
         << "; pin another dimension or -1";

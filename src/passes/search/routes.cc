@@ -33,7 +33,7 @@ int Divide(size_t first, int parts, Shape* extents) {
   for (size_t i = 0; i < extents->size(); ++i) {
     const size_t d = (first + i) % extents->size();
     int64_t& extent = (*extents)[d];
-    if (extent % parts != 0 || extent == 0) continue;
+    if (!CanCut(extent, parts) || extent == 0) continue;
     extent /= parts;
     return static_cast<int>(d);
   }

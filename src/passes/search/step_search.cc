@@ -70,7 +70,7 @@ class SearchProblem {
     for (const MemoryLimit::Life& life : memory.lives) {
       std::vector<int64_t> bytes;
       for (const Cuts& cuts : tensors_[life.tensor_class]->alternatives) {
-        bytes.push_back(TileBytes(life.bytes, cuts, parts));
+        bytes.push_back(TileBytes(life, cuts, parts));
       }
       const int variable = tensor_variables_[life.tensor_class];
       limited->uses.push_back({variable < 0 ? decided : variable, life.begin, life.end,

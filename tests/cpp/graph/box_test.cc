@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tofu {
 namespace {
 
@@ -24,6 +26,40 @@ TEST(Box, TilesOfANestedCutAreContiguousAndDisjoint) {
     for (int64_t i = tile.begin[0]; i < tile.end[0]; ++i) ++owners[i];
   }
   EXPECT_EQ(owners, std::vector<int>(24, 1));
+}
+
+TEST(Box, PiecesAreContiguousAndDifferByOneElementAtMost) {
+  for (int64_t extent = 0; extent <= 40; ++extent) {
+    for (int parts = 1; parts <= 8; ++parts) {
+      int64_t end = 3;
+      for (int digit = 0; digit < parts; ++digit) {
+        const Range piece = Piece({3, 3 + extent}, parts, digit);
+        EXPECT_EQ(piece.begin, end);
+        EXPECT_EQ(piece.size(), extent / parts + (digit < extent % parts ? 1 : 0));
+        end = piece.end;
+      }
+      EXPECT_EQ(end, 3 + extent);
+    }
+  }
+}
+
+// So the sizes of tiles do not depend on the order of the steps that cut a dimension.
+TEST(Box, PiecesOfPiecesHaveTheSizesOfPiecesCutAtOnce) {
+  const auto sizes = [](int64_t extent, const std::vector<int>& parts, int workers) {
+    std::vector<int64_t> found;
+    const std::vector<int> cuts(parts.size(), 0);
+    for (int w = 0; w < workers; ++w) {
+      found.push_back(TileBox({extent}, cuts, parts, WorkerDigits(w, parts)).Volume());
+    }
+    EXPECT_EQ(found[0], *std::max_element(found.begin(), found.end()));
+    EXPECT_EQ(found.back(), *std::min_element(found.begin(), found.end()));
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  for (int64_t extent = 1; extent <= 60; ++extent) {
+    EXPECT_EQ(sizes(extent, {3, 2, 2}, 12), sizes(extent, {12}, 12)) << extent;
+    EXPECT_EQ(sizes(extent, {2, 5}, 10), sizes(extent, {5, 2}, 10)) << extent;
+  }
 }
 
 TEST(Box, AReplicatedStepLeavesTheTileWhole) {

@@ -32,8 +32,8 @@ class Grower {
 
  private:
   int64_t PickSize() {
-    constexpr int64_t kSizes[] = {4, 6, 8, 12};
-    return kSizes[Below(4, &random_)];
+    constexpr int64_t kSizes[] = {4, 5, 6, 7, 8, 12};
+    return kSizes[Below(6, &random_)];
   }
 
   void AnyDtype() {
@@ -160,13 +160,13 @@ class Grower {
   std::vector<NodeEntry> live_;
 };
 
-// One of `choices` or none, dividing the chosen extent.
+// One of `choices` or none. Every part gets something; parts need not be equal.
 int RandomCut(const std::vector<int>& choices, int parts, std::vector<int64_t>* extents,
               Random* random) {
   std::vector<int> fitting = {kReplicated};
   for (int choice : choices) {
     // Listed twice, because cuts test more than no cuts do.
-    if ((*extents)[choice] % parts == 0) fitting.insert(fitting.end(), 2, choice);
+    if ((*extents)[choice] >= parts) fitting.insert(fitting.end(), 2, choice);
   }
   const int cut = fitting[Below(static_cast<int>(fitting.size()), random)];
   if (cut != kReplicated) (*extents)[cut] /= parts;

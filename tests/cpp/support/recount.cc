@@ -72,7 +72,7 @@ std::vector<int> PartsOfWorker(int worker, const std::vector<int>& parts) {
   return which;
 }
 
-// All of `extents`, divided into equal pieces step by step.
+// All of `extents`, divided into pieces step by step.
 Region Piece(const std::vector<int64_t>& extents, const std::vector<int>& cuts,
              const std::vector<int>& parts, const std::vector<int>& which) {
   Region piece;
@@ -80,12 +80,10 @@ Region Piece(const std::vector<int64_t>& extents, const std::vector<int>& cuts,
   for (size_t step = 0; step < cuts.size(); ++step) {
     if (cuts[step] == kWhole) continue;
     Span& span = piece[cuts[step]];
-    const int64_t size = (span.end - span.begin) / parts[step];
-    if (size * parts[step] != span.end - span.begin) {
-      throw std::logic_error("a plan cuts an extent that does not divide");
+    if (span.end - span.begin < parts[step]) {
+      throw std::logic_error("a plan cuts an extent into empty tiles");
     }
-    span.begin += size * which[step];
-    span.end = span.begin + size;
+    span = PartOf(span, parts[step], which[step]);
   }
   return piece;
 }
@@ -140,9 +138,7 @@ class Operator {
     Region piece = Tile({node_, index});
     for (const auto& [step, dimension] : division) {
       Span& span = piece[dimension];
-      const int64_t size = (span.end - span.begin) / plan_.parts[step];
-      span.begin += size * which_[step];
-      span.end = span.begin + size;
+      span = PartOf(span, plan_.parts[step], which_[step]);
     }
     return piece;
   }
@@ -323,6 +319,15 @@ class Operator {
 WorkerPart RecountPart(const Graph& graph, const StrategyTable& table, const Plan& plan,
                        int node, int worker) {
   return Operator(graph, table, plan, node, worker).Part();
+}
+
+Span PartOf(Span span, int count, int which) {
+  const int64_t extent = span.end - span.begin;
+  for (int piece = 0; piece <= which; ++piece) {
+    if (piece > 0) span.begin = span.end;
+    span.end = span.begin + extent / count + (extent % count > piece ? 1 : 0);
+  }
+  return span;
 }
 
 int64_t CountElements(const Region& region) { return Count(region); }

@@ -47,6 +47,9 @@ SharedReduction RecountOutput(const Graph& graph, const StrategyTable& table,
 WorkerPart RecountPart(const Graph& graph, const StrategyTable& table, const Plan& plan,
                        int node, int worker);
 
+// Piece number `which` of `count`; the first ones take what is left over, one each.
+Span PartOf(Span span, int count, int which);
+
 int64_t CountElements(const Region& region);
 int64_t BytesOfType(int dtype);
 

@@ -404,8 +404,7 @@ class NodeTime {
       if (extent == 0 || extent % parts != 0) continue;
       for (size_t worker = 0; worker < parts_.size(); ++worker) {
         Span& span = state->boxes[worker][d];
-        span.begin += extent / parts * parts_[worker].which[step];
-        span.end = span.begin + extent / parts;
+        span = PartOf(span, parts, parts_[worker].which[step]);
       }
       state->division.emplace_back(step, d);
       return;

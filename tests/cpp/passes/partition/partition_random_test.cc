@@ -490,8 +490,8 @@ TEST(RoutesOfOutputs, EveryReducerNests) {
 
 INSTANTIATE_TEST_SUITE_P(Workers, PartitionRandom,
                          testing::Values(std::vector<int>{}, std::vector<int>{2},
-                                         std::vector<int>{3}, std::vector<int>{2, 2},
-                                         std::vector<int>{3, 2},
+                                         std::vector<int>{3}, std::vector<int>{5},
+                                         std::vector<int>{2, 2}, std::vector<int>{3, 2},
                                          std::vector<int>{2, 2, 2}),
                          [](const auto& suite) {
                            return "k" + std::to_string(WorkersOf(suite.param));

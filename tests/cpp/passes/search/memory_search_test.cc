@@ -286,6 +286,8 @@ TEST(MemoryLimit, ElementwiseOperatorsOverwriteWhatDies) {
     EXPECT_EQ(limit.PeakBytes(whole, {2}), 8 * tensor + tensor * (is_read_later ? 3 : 2));
     const std::vector<Cuts> halves(coarse.tensors.size(), Cuts(1, 0));
     EXPECT_EQ(limit.PeakBytes(halves, {2}), limit.PeakBytes(whole, {2}) / 2);
+    // Of eight rows the fullest of three workers holds three.
+    EXPECT_EQ(limit.PeakBytes(halves, {3}), limit.PeakBytes(whole, {3}) / 8 * 3);
   }
 }
 
