@@ -37,5 +37,14 @@ def test_unequal_parts():
     assert cuts_of(layout((6, 6), *boxes), (2, 3)) is None
 
 
+def test_pieces_that_are_not_equal():
+    thirds = [[(0, 3), (0, 4)], [(3, 5), (0, 4)], [(5, 7), (0, 4)]]
+    assert cuts_of(layout((7, 4), *thirds), (3,)) == (0,)
+    assert cuts_of(layout((7, 4), *thirds[::-1]), (3,)) is None
+    assert (
+        cuts_of(layout((7, 4), [(0, 3), (0, 4)], [(3, 6), (0, 4)], [(6, 7), (0, 4)]), (3,)) is None
+    )
+
+
 def test_numbers_have_no_dimension_to_cut():
     assert cuts_of(layout((), *[()] * 2), (2,)) == (-1,)
