@@ -14,6 +14,7 @@ needs=("$torch" numpy click jinja2 rich pytest pytest-xdist 'transformers>=4.57'
 
 skip() {
   echo "make test-torch: $1; the tests of PyTorch's front end were not run" >&2
+  mkdir -p "$build" && echo "PyTorch's front end: $1" >>"$build/not_run"  # for .ci/run
   exit 0
 }
 

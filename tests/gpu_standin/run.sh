@@ -18,6 +18,7 @@ if [[ ! -e $own/.installed ]]; then
       -d "$own/wheel" 'mxnet-cu112==1.9.1' >"$own/download.log" 2>&1; then
     rm -rf "$own/wheel"
     echo "skipped: the wheel mxnet-cu112 1.9.1 cannot be downloaded (see $own/download.log)"
+    echo "stand-in for GPUs: the wheel mxnet-cu112 1.9.1 cannot be downloaded" >>"$build/not_run"
     exit 0
   fi
   "$python" -m pip --disable-pip-version-check -q install "$own"/wheel/*.whl 'numpy<1.24' \
