@@ -267,3 +267,10 @@ def test_rows_and_analyses_that_are_kept_have_a_limit(monkeypatch):
         row_for("_plus_scalar", {"scalar": f"{number}.25"}, [(4, 6)], [(4, 6)])
         assert len(table._SYMBOLIC) <= 3
     assert any(("scalar", "7.25") in key[1] for key in table._SYMBOLIC)
+
+
+def test_an_operator_is_elementwise_over_equal_shapes_only():
+    over_equal = row_for("elemwise_add", {}, [(5, 7), (5, 7)], [(5, 7)])
+    assert over_equal is not None and over_equal["elementwise"]
+    of_a_row = row_for("broadcast_add", {}, [(5, 7), (1, 7)], [(5, 7)])
+    assert of_a_row is not None and not of_a_row["elementwise"]

@@ -100,6 +100,8 @@ def test_the_turning_point_is_the_sharpest():
     kept = [made(10, 100), made(20, 40), made(30, 35), made(100, 20)]
     assert turning_point(kept) is kept[1]
     assert turning_point(kept[:2]) is None
+    later = [made(1, 100), made(10, 60), made(20, 20), made(100, 0)]
+    assert turning_point(later) is later[2]
 
 
 def test_a_frontier_is_made_of_plans_within_limits():

@@ -50,6 +50,13 @@ def test_every_worker_is_in_one_cell_of_a_picture():
         assert len({(cell.row, cell.column) for cell in picture.cells}) == len(picture.cells)
 
 
+@pytest.mark.parametrize(("shape", "rows"), [((8,), 4), ((), 1)])
+def test_vectors_are_columns_and_scalars_one_cell(shape, rows):
+    picture = draw(TensorPlan("t", 0, shape, 0, (0, 0) if shape else (-1, -1)), (2, 2))
+    assert (picture.rows, picture.columns, picture.planes) == (rows, 1, 1)
+    assert picture.column_dimension is None
+
+
 def test_cut_dimensions_are_those_that_are_drawn():
     picture = draw(TensorPlan("t", 0, (8, 8, 8), 0, (2, 1)), (2, 2))
     assert (picture.row_dimension, picture.column_dimension) == (1, 2)
