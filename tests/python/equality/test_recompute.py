@@ -187,7 +187,7 @@ def test_less_is_held_and_a_limit_asks_for_it():
     before, after = (step_bytes(each, 2).kinds["activations"] for each in (plain, most))
     assert after < 0.5 * before
     limit = sum(step_bytes(plain, 2).kinds.values()) - (before - after) // 2
-    wanted = {"memory": str(limit), "allow_replication": False}
+    wanted = {"memory": f"{limit}B", "allow_replication": False}
     (loss, (footprint,)), _ = partitioned(run, 2, recompute="auto", **wanted)
     assert held_bytes(footprint.plan) <= limit
     again = [each for each in footprint.plan.operators if each.node.endswith("_again")]

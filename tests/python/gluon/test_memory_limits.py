@@ -80,7 +80,7 @@ def test_a_limit_lets_tensors_stay_whole_and_bounds_what_they_take(off):
     expected = step(square(), 512)
     bytes_communicated = []
     for limit in (whole, whole - 1, cut):
-        on(str(limit))
+        on(f"{limit}B")
         assert step(square(), 512) == pytest.approx(expected, rel=1e-5)
         (footprint,) = footprints()
         assert held_bytes(footprint.plan) <= limit
@@ -134,13 +134,13 @@ def test_a_block_that_cannot_be_partitioned_ends_the_run(off):
 def test_blocks_share_the_limit(off):
     """A second block has what the first one leaves, and none if that is too little."""
     alone = held(wide, allow_replication=False)
-    on(str(2 * alone + 4096), allow_replication=False)
+    on(f"{2 * alone + 4096}B", allow_replication=False)
     first, second = wide(), wide()
     step(first)
     step(second)
     assert len(footprints()) == 2
     tofu.gluon.disable()
-    on(str(2 * alone - 4096), allow_replication=False)
+    on(f"{2 * alone - 4096}B", allow_replication=False)
     first, second = wide(), wide()
     with autograd.record():
         waiting = first(data(96))  # for its backward pass
@@ -161,7 +161,7 @@ def test_programs_that_nothing_waits_for_make_room(off):
     both = large.kept_bytes + large.bound_bytes + small.bound_bytes
     for spare, expected in ((0, [1, 1]), (-1, [0, 1])):
         tofu.gluon.disable()
-        on(str(both + spare), allow_replication=False)
+        on(f"{both + spare}B", allow_replication=False)
         net = wide()
         losses = [step(net, batch) for batch in (512, 256, 512, 256)]
         assert losses == pytest.approx([losses[0]] * 4)
@@ -176,7 +176,7 @@ def test_a_program_that_waits_for_its_backward_pass_stays(off):
     (one,) = footprints()
     for spare, fits in ((4096, True), (-4096, False)):
         tofu.gluon.disable()
-        on(str(held_bytes(one.plan) + one.bound_bytes + spare))
+        on(f"{held_bytes(one.plan) + one.bound_bytes + spare}B")
         net = wide()
         inputs = mx.nd.ones((512, 10))
         with autograd.record():

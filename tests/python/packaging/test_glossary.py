@@ -15,8 +15,9 @@ LEARNING = (
 )
 COMPUTING = (
     "backend branch broadcast checkpoint cli cluster config deadline deps device driver executor"
-    " fused installation ir json kernel lang link merge node op parallelize pool profile registry"
-    " remote render server statistics subprocess uncaught vector worklist"
+    " fused installation interrupt interruptible ir json kernel lang link merge node op parallelize"
+    " pool profile registry remote render server statistics status subprocess uncaught vector"
+    " worklist"
 )
 ENGLISH = (
     "ascent calibrate choose combine decomposition distributed draw drop eliminate estimate"
