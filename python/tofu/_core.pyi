@@ -142,7 +142,7 @@ class Plan:
         update_bytes: what updates communicate, which run outside of the partitioned graph.
         memory_bytes: what the fullest worker holds, an estimate.
         mode: the search mode.
-        objective: what the search minimised, "bytes" or "time".
+        objective: what the search minimised, one of config.OBJECTIVES.
         num_nodes: nodes of the graph, including variables.
         steps, tensors, operators: rows of tofu.plans.Step, TensorPlan and OperatorPlan.
         predicted, routes, output_routes: as the document has them (docs/formats.md).
@@ -241,6 +241,7 @@ def plan(
     memory_limit: int = 0,
     coarsen: bool = True,
     time_limit_s: float = 60,
+    objective: str = "",
     time: TimeModel | None = None,
     on_pass: _OnPass | None = None,
     on_progress: Callable[[str, int | None, int], None] | None = None,
@@ -262,7 +263,8 @@ def plan(
             regions not counted; 0: any number. Only with modes that improve steps.
         coarsen: whether tensors and operators that are partitioned alike are decided once.
         time_limit_s: after which the best plan found so far is returned.
-        time: minimises the predicted time of a step; None: bytes. With allow_replication
+        objective: one of config.OBJECTIVES; "": "time" if that is given, else "bytes".
+        time: predicts the times that the objective time minimises. With allow_replication
             operators may be computed by all workers, too.
         on_pass: called with the name and a readable dump after every pass.
         on_progress: called with what the search does now, the cost of its best plan (None:
@@ -285,6 +287,7 @@ def plan_frontier(
     tie_updates: bool = False,
     searches: int,
     time_limit_s: float = 60,
+    objective: str = "",
     time: TimeModel | None = None,
     on_progress: Callable[[str, int | None, int], None] | None = None,
 ) -> dict[str, Any]:
@@ -297,6 +300,7 @@ def plan_frontier(
         mode: one that improves steps, such as "tofu".
         parts: as for `plan`.
         tie_updates: as for `plan`.
+        objective: as for `plan`.
         time: as for `plan`.
         on_progress: as for `plan`.
         searches: number of memory limits to search within, at least 1.

@@ -308,7 +308,8 @@ def _parse_objective(text: str, where: str) -> str:
     found = text.strip().lower() or OBJECTIVES[0]
     if found not in OBJECTIVES:
         raise ConfigError(
-            f"{where}={text!r}: expected 'bytes' or 'time'; unset it to minimise bytes"
+            f"{where}={text!r}: expected {' or '.join(map(repr, OBJECTIVES))}; "
+            f"unset it to minimise {OBJECTIVES[0]}"
         )
     return found
 

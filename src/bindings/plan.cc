@@ -46,14 +46,14 @@ ProgressCallback OnProgress(const py::function& function) {
 PlanOptions CommonOptions(int workers,
                           const std::map<std::string, std::vector<int>>& pins,
                           const std::string& mode, const std::vector<int>& parts,
-                          double time_limit_s, const TimeModel* time) {
+                          double time_limit_s, const Objective& objective) {
   PlanOptions options;
   options.workers = workers;
   options.pins = pins;
   options.mode = mode;
   options.parts = parts;
   options.time_limit_s = time_limit_s;
-  options.objective.machine = time;
+  options.objective = objective;
   return options;
 }
 
@@ -61,11 +61,11 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   const std::map<std::string, std::vector<int>>& pins,
                   const std::string& mode, const std::vector<int>& parts,
                   bool allow_replication, bool tie_updates, int64_t memory_limit,
-                  bool coarsen, double time_limit_s,
+                  bool coarsen, double time_limit_s, const std::string& objective,
                   const std::shared_ptr<TimeModel>& time, const PassFunction& on_pass,
                   const std::optional<py::function>& on_progress) {
   PlanOptions options =
-      CommonOptions(workers, pins, mode, parts, time_limit_s, time.get());
+      CommonOptions(workers, pins, mode, parts, time_limit_s, {objective, time.get()});
   options.allow_replication = allow_replication;
   options.tie_updates = tie_updates;
   options.memory_limit_bytes = memory_limit;
@@ -81,10 +81,11 @@ py::dict SearchFrontier(const std::shared_ptr<GraphTable>& table, int workers,
                         const std::map<std::string, std::vector<int>>& pins,
                         const std::string& mode, const std::vector<int>& parts,
                         bool tie_updates, int searches, double time_limit_s,
+                        const std::string& objective,
                         const std::shared_ptr<TimeModel>& time,
                         const std::optional<py::function>& on_progress) {
   PlanOptions options =
-      CommonOptions(workers, pins, mode, parts, time_limit_s, time.get());
+      CommonOptions(workers, pins, mode, parts, time_limit_s, {objective, time.get()});
   options.allow_replication = true;
   options.tie_updates = tie_updates;
   PlanFrontier found;
@@ -294,6 +295,7 @@ void BindPlan(py::module_* module) {
               py::arg("memory_limit") = defaults.memory_limit_bytes,
               py::arg("coarsen") = defaults.coarsen,
               py::arg("time_limit_s") = defaults.time_limit_s,
+              py::arg("objective") = defaults.objective.name,
               py::arg("time") = py::none(), py::arg("on_pass") = py::none(),
               py::arg("on_progress") = py::none(), "Search a plan.");
   module->def("plan_frontier", &SearchFrontier, py::arg("table"), py::kw_only(),
@@ -301,6 +303,7 @@ void BindPlan(py::module_* module) {
               py::arg("mode") = defaults.mode, py::arg("parts") = defaults.parts,
               py::arg("tie_updates") = defaults.tie_updates, py::arg("searches"),
               py::arg("time_limit_s") = defaults.time_limit_s,
+              py::arg("objective") = defaults.objective.name,
               py::arg("time") = py::none(), py::arg("on_progress") = py::none(),
               "Search the plans that trade cost against memory.");
   module->def(

@@ -134,7 +134,7 @@ def compare_command(
             lambda count: opened.problem(count, None),
             workers=counts,
             modes=chosen,
-            objectives=OBJECTIVES if objectives == "both" else (config.objective,),
+            objectives=("bytes", "time") if objectives == "both" else (config.objective,),
             options=SearchOptions(machine=config.machine, time_limit_s=time_limit),
             measure=Measure.of(exact=memory == "exact", step_seconds=step_seconds),
         )

@@ -64,9 +64,9 @@ class Searched:
 
     @property
     def slowness(self) -> tuple[bool, float]:
-        """The cost by which candidates are compared: bytes, or the simulated time of a step."""
+        """The cost by which candidates are compared: the search's, or a simulated step's time."""
         if self.simulation is None:
-            return False, self.plan.total_bytes
+            return False, self.plan.cost
         return not self.simulation.fits, self.simulation.step_seconds
 
     def final(self, problem: Problem) -> Searched:
@@ -332,12 +332,13 @@ def _searching(
     table: _core.StrategyTable, options: SearchOptions
 ) -> Iterator[tuple[Optional[_core.TimeModel], dict[str, Any]]]:
     """The machine's model, and the objective and progress as arguments of a search."""
-    is_time = options.objective == "time"
-    if is_time:
+    objective = options.objective
+    if objective == "time":
         _check_machine(options)
     model = time_model(table, options.machine) if options.machine else None
-    with following(options.limit_s, of_time=is_time) as heard:
-        yield model, {"on_progress": heard, "time": model if is_time else None}
+    with following(options.limit_s, objective) as heard:
+        arguments: dict[str, Any] = {"on_progress": heard, "objective": objective}
+        yield model, {**arguments, "time": model if objective == "time" else None}
 
 
 def _check_machine(options: SearchOptions) -> None:
@@ -348,7 +349,7 @@ def _check_machine(options: SearchOptions) -> None:
 def _predicted(
     plan: _core.Plan, model: Optional[_core.TimeModel], options: SearchOptions
 ) -> _core.Plan:
-    """A plan for bytes with its time, if there is a machine."""
+    """A plan with its predicted time, if there is a machine."""
     if model is None or options.objective == "time":
         return plan
     return plan.with_prediction(model)

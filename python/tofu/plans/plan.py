@@ -156,7 +156,7 @@ class Plan:
         relayed_bytes: fetched bytes that small regions add on their way through one worker; None
             if unknown.
         stopped: what ended the search, a key of STOPPED, or "" if unknown.
-        objective: what the search minimised, "bytes" or "time".
+        objective: what the search minimised, one of config.OBJECTIVES.
         predicted: the predicted time of a step and the bytes of each level of links
             (docs/formats.md); None if no machine was given.
         routes: inputs that workers do not fetch directly (docs/formats.md).
@@ -372,7 +372,7 @@ class Plan:
         if self.predicted is not None and "lower_bound_ns" in self.predicted:
             of_mode = f"{of_mode} in predicted time"
             cost, bound = self.predicted["step_ns"], self.predicted["lower_bound_ns"]
-        if cost <= bound:
+        if cost <= bound or self.status == "optimal":
             return f"proven optimal{of_mode}"
         steps = "every step optimal by itself; " if self.status == "steps-optimal" else ""
         if bound <= 0:
@@ -431,6 +431,13 @@ def gap_text(best: int, bound: int) -> str:
         return "unknown"
     share = 100 * (best - bound) / bound
     return f"{share:,.0f}%" if share >= 100 else f"{share:.3g}%"
+
+
+def format_cost(cost: int, objective: str) -> str:
+    """What a search minimised, in the unit of its objective (src/passes/search/cost_model.h)."""
+    if objective == "time":
+        return format_seconds(cost / 1e9)
+    return format_bytes(cost) if objective == "bytes" else f"{cost:,}"
 
 
 def format_seconds(seconds: float) -> str:

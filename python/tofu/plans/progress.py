@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterator
 from typing import Callable, Optional, TextIO
 
-from tofu.config import Config
+from tofu.config import OBJECTIVES, Config
 
-from .plan import format_bytes, format_seconds, gap_text
+from .plan import format_cost, gap_text
 
 __all__ = ["Heard", "clear", "following", "hold_terminal", "is_terminal", "stage"]
 
@@ -61,16 +61,16 @@ def stage(doing: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def following(limit_s: float, *, of_time: bool = False) -> Iterator[Optional[Heard]]:
-    """Yields a callback for a search's stage, its best plan's bytes (or None), and its bound.
+def following(limit_s: float, objective: str = OBJECTIVES[0]) -> Iterator[Optional[Heard]]:
+    """Yields a callback for a search's stage, its best plan's cost (or None), and its bound.
 
-    Yields None if nothing is to be shown. of_time: the cost is nanoseconds instead of bytes.
+    Yields None if nothing is to be shown. objective: of the search, one of config.OBJECTIVES.
     """
     level = Config.from_environment().log_level
     if level == "quiet" or not (is_terminal() or level == "debug"):
         yield None
         return
-    search = _Search(limit_s, of_time)
+    search = _Search(limit_s, objective)
     with _followed(search):
         yield search.heard
 
@@ -165,11 +165,11 @@ class _Stage(_Follower):
 
 
 class _Search(_Follower):
-    def __init__(self, limit_s: float, of_time: bool) -> None:
+    def __init__(self, limit_s: float, objective: str) -> None:
         super().__init__()
         self.first_s = _FIRST_S
         self._limit_s = limit_s
-        self._of_time = of_time
+        self._objective = objective
         self._known: Optional[tuple[str, Optional[int], int]] = None
         self._told: Optional[tuple[str, Optional[int], int]] = None
 
@@ -182,7 +182,7 @@ class _Search(_Follower):
         if known is None or (known == self._told and not self._is_terminal):
             return None
         self._told = known
-        return text(*known, self.seconds, self._limit_s, of_time=self._of_time)
+        return text(*known, self.seconds, self._limit_s, objective=self._objective)
 
 
 def text(
@@ -192,16 +192,12 @@ def text(
     seconds: float,
     limit_s: float,
     *,
-    of_time: bool = False,
+    objective: str = OBJECTIVES[0],
 ) -> str:
     """A line: "search 12 s, 48 s left: best 1.2 GiB, bound 1.1 GiB, gap 9.1%; step 2 of 3"."""
-
-    def form(cost: int) -> str:
-        return format_seconds(cost / 1e9) if of_time else format_bytes(cost)
-
-    known = [f"best {form(best)}" if best is not None else "no plan yet"]
+    known = [f"best {format_cost(best, objective)}" if best is not None else "no plan yet"]
     if bound > 0:
-        known.append(f"bound {form(bound)}")
+        known.append(f"bound {format_cost(bound, objective)}")
     if best is not None:
         known.append(f"gap {gap_text(best, bound)}")
     left = max(0.0, limit_s - seconds)

@@ -208,6 +208,8 @@ def test_errors_name_the_document_at_fault():
         _core.Plan(plan.to_json(), _table(GRAPH.replace('"dw"', '"other"')))
     with pytest.raises(PlanError, match="workers"):
         _plan(0)
+    with pytest.raises(PlanError, match='found the objective "distance"'):
+        _plan(objective="distance")
     with pytest.raises(PlanError, match="mode"):
         _plan(2, mode="fastest")
     with pytest.raises(PlanError, match="found no tensor v, expected a name of the graph"):

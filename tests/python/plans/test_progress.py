@@ -63,6 +63,14 @@ def test_text(known, line):
     assert progress.text(*known, 12.3, 60.0) == line
 
 
+@pytest.mark.parametrize(
+    ("objective", "best"), [("bytes", "2.9 KiB"), ("time", "3.0 us"), ("distance", "3,000")]
+)
+def test_costs_have_the_unit_of_the_objective(objective, best):
+    line = progress.text("a", 3000, 0, 1, 60, objective=objective)
+    assert f"left: best {best}, gap unknown" in line
+
+
 def test_text_after_the_limit():
     assert "search 61 s, 0 s left" in progress.text("a", 1, 1, 61, 60)
 
