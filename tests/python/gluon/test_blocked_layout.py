@@ -107,6 +107,8 @@ def test_predictions_and_eager_calls_between_steps(dtype, workers):
         for _ in range(3):
             found.append(step(net, trainer, dtype))
             found.append(net(images(dtype)))  # leaves tiles in the blocked layout
+            # While a prediction reorders its weights, plain MXNet's asnumpy() may read a mixture.
+            found[-1].wait_to_read()
             found.append(net[0].weight.data().asnumpy()[1:5])
             net.hybridize(active=False)
             found.append(net(images(dtype)))
