@@ -1,12 +1,16 @@
 """The exit status that a script asks for, while handlers of ``atexit`` run.
 
 Python tells it to no handler: it calls no hook for SystemExit, and forgets the exception first.
+But it asks the exception for its ``code``, so SystemExit remembers here what it has answered.
+``sys.exit`` makes no exception until somebody catches one, so another one replaces it.
 """
 
 from __future__ import annotations
 
-import builtins
+import ctypes
 import dis
+import functools
+import gc
 import sys
 import threading
 from types import FrameType
@@ -15,31 +19,50 @@ from typing import Any, Callable, NoReturn, Optional
 __all__ = ["Script", "remember"]
 
 _FAILED = 1  # what Python makes of a text
-_asked = 0  # by the last call of sys.exit, or of what does the same
+_asked = 0  # by the SystemExit that was asked last
 
 
 def remember() -> None:
-    """Remember from now on what functions that end a script are called with; idempotent."""
-    if not hasattr(sys.exit, "_tofu_original"):
-        sys.exit = _remembering(sys.exit)
-    for name in ("exit", "quit"):  # the site module makes them; python -S does not
-        quitter = getattr(builtins, name, None)
-        if quitter is not None and not hasattr(type(quitter).__call__, "_tofu_original"):
-            type(quitter).__call__ = _remembering(type(quitter).__call__)
+    """Remember from now on which exit status Python reads from an exception; idempotent."""
+    if isinstance(vars(SystemExit)["code"], _Code):
+        return
+    sys.exit = _exiting(sys.exit)
+    # Types of Python's own take no new attributes, but their dictionary does.
+    (attributes,) = gc.get_referents(vars(SystemExit))
+    attributes["code"] = _Code(attributes["code"])
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
 
 
-def _remembering(original: Callable[..., NoReturn]) -> Any:
+def _exiting(original: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
+    @functools.wraps(original)
     def leave(*args: Any) -> NoReturn:
-        global _asked
         try:
             original(*args)
-        except SystemExit as error:
-            _asked = _number(error.code)
+        except SystemExit:
             raise
 
-    leave.__doc__ = original.__doc__
-    leave._tofu_original = original  # type: ignore[attr-defined]
     return leave
+
+
+class _Code:
+    """The attribute ``SystemExit.code``."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+        self.__doc__ = original.__doc__
+
+    def __get__(self, error: Optional[SystemExit], kind: Optional[type] = None) -> Any:
+        global _asked
+        code = self._original.__get__(error, kind)
+        if error is not None:
+            _asked = _number(code)
+        return code
+
+    def __set__(self, error: SystemExit, code: object) -> None:
+        self._original.__set__(error, code)
+
+    def __delete__(self, error: SystemExit) -> None:
+        self._original.__delete__(error)
 
 
 def _number(code: object) -> int:
@@ -58,10 +81,7 @@ class Script:
         self._frame = frame
 
     def status(self) -> int:
-        """What the script has asked for, once it has ended; 0 if it has come to its end.
-
-        ``raise SystemExit(3)``, without a function that ``remember`` knows, is not seen.
-        """
+        """What the script has asked for, once it has ended; 0 if it has come to its end."""
         if self._frame is None or self._has_returned(self._frame):
             return 0
         return _asked

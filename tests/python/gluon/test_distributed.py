@@ -173,7 +173,7 @@ if task:
     elif {fault!r} == "raise":
         raise ValueError("mine")
     elif {fault!r} == "exit":
-        sys.exit(5)
+        raise SystemExit(5)
     elif {fault!r} == "hang":
         time.sleep(1000)
 script.fit(net, trainer, "float32", range(2, 4))
