@@ -301,7 +301,13 @@ def _advice(report: Report) -> list[str]:
         return lines + _nothing_fits(report, size)
     if best.workers == 1:
         return [*lines, f"It fits in {size} with {report.optimizer} without tofu."]
-    return [*lines, f"{best.workers} workers is the fewest that fit with {report.optimizer}."]
+    held = format_bytes(best.held_bytes(report.optimizer))
+    price = format_bytes(best.plan.total_bytes if best.plan else 0)
+    return [
+        *lines,
+        f"{best.workers} workers are the fewest that fit with {report.optimizer}: {held} on each, "
+        f"{price} communicated in a step.",
+    ]
 
 
 def _nothing_fits(report: Report, size: str) -> list[str]:

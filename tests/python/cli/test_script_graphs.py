@@ -155,6 +155,41 @@ def test_a_script_of_numpy_arrays(tmp_path):
     assert ran.stdout.count("Graph ") == 3, ran.stderr
 
 
+# 1 GiB of weights and as much of gradients: known at once, known with the input, and cast.
+LARGE = """
+import mxnet as mx
+from mxnet import autograd, gluon, nd
+
+net = gluon.nn.HybridSequential()
+net.add(gluon.nn.Dense(8192, in_units=8192), gluon.nn.Dense(8192))
+net.initialize(mx.init.Xavier())
+net.cast("float64")
+trainer = gluon.Trainer(net.collect_params(), "adam")
+with autograd.record():
+    loss = net(nd.ones((4, 8192), dtype="float64")).mean()
+loss.backward()
+trainer.step(4)
+"""
+PEAK = """
+import resource, subprocess, sys
+subprocess.run([sys.executable, *sys.argv[1:]], check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.parametrize("numpy", [False, True], ids=["nd", "np"])
+def test_a_net_that_is_larger_than_the_machine_takes_no_memory(tmp_path, numpy):
+    text = LARGE
+    if numpy:
+        text = text.replace("autograd, gluon, nd", "autograd, gluon, np as nd\nmx.npx.set_np()")
+    (tmp_path / "large.py").write_text(text)
+    words = ["-m", "tofu", "estimate", "--workers=1,2", "--memory=estimate", "large.py"]
+    ran = run_python("-c", PEAK, *words, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "1.0 GiB" in ran.stdout.splitlines()[1]
+    assert int(ran.stdout.splitlines()[-1]) < 2**29
+
+
 def test_operators_of_all_graphs_are_listed(tmp_path):
     text = GAN.replace('"tanh"', '"tanh" if name == "maker_" else "relu"')
     (tmp_path / "gan.py").write_text(text)

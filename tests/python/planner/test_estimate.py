@@ -255,7 +255,7 @@ def test_the_command_prints_what_fits(capsys):
     row = {line.split()[0]: line for line in table.splitlines() if line[:7].strip().isdigit()}
     assert row["4"].count(" +") == 3 and row["2"].count(" -") == 2
     assert row["3"].endswith("as most bytes do not divide by 3") and "no use" in row["3"]
-    assert "4 workers is the fewest that fit with adam." in told
+    assert "4 workers are the fewest that fit with adam: " in told
 
 
 def test_nothing_that_fits_tells_what_takes_the_memory(capsys):

@@ -2,7 +2,9 @@
 
 In a dry run, a block that would run partitioned gives zeros in place of its outputs, recorded as
 if they were computed; nothing is differentiated or updated. The script goes on until every
-Trainer has been asked for a step, so the nets that it trains in turn are all found::
+Trainer has been asked for a step, so the nets that it trains in turn are all found. Parameters
+and their gradients are zeros that take no memory until they are written to, so that a net may be
+larger than this machine::
 
     with DryRun(found.append):
         runpy.run_path("gan.py")        # raises DryRunEnded
@@ -16,6 +18,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
+import mxnet as mx
+import numpy as np
 from mxnet import autograd, gluon, nd
 
 from tofu import _core
@@ -69,6 +73,9 @@ class DryRun:
         seams = [
             (PartitionedBlock, "run", self._run),
             (trace_check, "difference", _without_difference),
+            (gluon.Parameter, "_finish_deferred_init", _without_values),
+            (gluon.Parameter, "_init_grad", _without_gradient),
+            (gluon.Parameter, "cast", _without_copies),
             (gluon.Trainer, "__init__", self._init),
             (gluon.Trainer, "step", self._step),
             (gluon.Trainer, "update", self._step),
@@ -134,6 +141,58 @@ class DryRun:
                 raise DryRunEnded
 
         return step
+
+
+class _Zeros:
+    """The initial value of a parameter, as Parameter._init_impl asks for it."""
+
+    def __init__(self, parameter: Any) -> None:
+        self._shape, self._dtype = parameter.shape, np.dtype(parameter.dtype)
+
+    def copyto(self, ctx: Any) -> Any:
+        """Zeros on a device. A CPU has no memory for them before something is written."""
+        numpy = mx.util.is_np_array()
+        if ctx != mx.cpu():
+            make = mx.np.zeros if numpy else nd.zeros
+            return make(self._shape, dtype=self._dtype, ctx=ctx)
+        zeros = np.zeros(self._shape, self._dtype)
+        return nd.from_numpy(zeros, array_cls=mx.np.ndarray if numpy else nd.NDArray)
+
+
+def _without_values(original: Any) -> Any:
+    def finish(parameter: Any) -> None:
+        *initializers, data = parameter._deferred_init or (None,)
+        is_dense = parameter._stype == "default" and gluon.utils.shape_is_known(parameter.shape)
+        if initializers and data is None and is_dense:
+            parameter._deferred_init = (*initializers, _Zeros(parameter))
+        original(parameter)
+
+    return finish
+
+
+def _without_gradient(original: Any) -> Any:
+    def init(parameter: Any) -> None:
+        if parameter.grad_req == "null" or parameter._grad_stype != "default":
+            original(parameter)
+            return
+        zeros = _Zeros(parameter)
+        parameter._grad = [zeros.copyto(array.ctx) for array in parameter._data]
+        autograd.mark_variables(parameter.list_data(), parameter._grad, parameter.grad_req)
+
+    return init
+
+
+def _without_copies(original: Any) -> Any:
+    def cast(parameter: Any, dtype: Any) -> None:
+        if parameter._data is None or parameter._stype != "default":
+            original(parameter, dtype)
+            return
+        parameter._dtype = dtype
+        zeros = _Zeros(parameter)
+        parameter._data = [zeros.copyto(array.ctx) for array in parameter._data]
+        parameter._init_grad()
+
+    return cast
 
 
 def _stop(problem: Problem) -> None:
