@@ -11,11 +11,13 @@ import os
 import sys
 from collections.abc import Mapping
 
-__all__ = ["HEARTBEATS", "RANK_PIPE", "ROLES", "address", "become", "command"]
+__all__ = ["GREETING", "HEARTBEATS", "RANK_PIPE", "ROLES", "address", "become", "command"]
 
 ROLES = ("scheduler", "server")
 # The variable by which `tofu run` tells worker processes where to write their rank.
 RANK_PIPE = "_TOFU_RANK_PIPE"
+# With it begins the command by which a worker process under tofu tells servers its rank.
+GREETING = b"tofu worker process "
 # In seconds. ps-lite, the library under MXNet's parameter server, sends none by default.
 HEARTBEATS = {"PS_HEARTBEAT_INTERVAL": "2", "PS_HEARTBEAT_TIMEOUT": "30"}
 # MXNet's server never sets its flag for "weights are kept in float32" and uses what was in that

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -286,6 +287,35 @@ def test_heartbeats_tell_of_a_dead_process(unwatched, fault):
     assert f"tofu: scheduler: no heartbeat from worker process {rank} for 10 s" in scheduler
     for told in (server, alive):
         assert "no heartbeat from the scheduler for 10 s, which ends when a process" in told
+
+
+PLAIN = """
+import os, sys
+sys.path.insert(0, {folder!r})
+if os.environ["DMLC_TASK_ID"] == "1":
+    del os.environ["MXNET_GRAPH_PASS"]
+import distributed_script as script
+script.train("sgd:float32:dist_sync:0")
+"""
+
+
+def test_a_process_without_the_switch_is_named(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(PLAIN.format(folder=str(FILE.parent)))
+    variables = {"PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "5", "TOFU_TIMEOUT": "60"}
+    scheduler, server, tofu, plain = roles(tmp_path, [path], **variables)
+    try:
+        told = server.communicate(timeout=LIMIT_S)[1]
+        assert re.match(
+            r"tofu: server: MXNET_GRAPH_PASS=tofu is not set in worker process [01], which has",
+            told,
+        )
+        assert told.count("\n") == 1
+        assert [each.wait(LIMIT_S) for each in (server, scheduler, tofu)] == [1, 1, 1]
+    finally:
+        for process in (scheduler, server, tofu, plain):
+            process.kill()
+            process.communicate()
 
 
 CONNECT = "import mxnet as mx; mx.kv.create('dist_sync')"

@@ -37,6 +37,7 @@ _VARIABLES = (
 _MAX_KEYS = 2**31 // 9973
 _FIRST_KEY = 2**16  # below are those of Trainers without tofu, and the script's own
 _DIGEST_PARTS = 32
+_TO_PYTHON = 0  # the kind of commands that MXNet's servers hand to Python
 _GOODBYE_S = 60.0
 
 _connection: Optional[Cluster] = None  # the process's, as ps-lite's is
@@ -61,22 +62,26 @@ def connecting(original: Callable[..., int]) -> Callable[..., int]:
         try:
             with watchdog.waiting(f"the other processes to start ({server_process.address()})"):
                 status = original(name, handle)
+                if status == 0:
+                    _tell_rank(handle._obj)  # what byref() refers to
         finally:
             watchdog.stop()
-        if status == 0:
-            _tell_launcher(handle._obj)  # what byref() refers to
         return status
 
     return create
 
 
-def _tell_launcher(handle: Any) -> None:
-    """Tell ``tofu run`` the rank that ps-lite has given to this process."""
+def _tell_rank(handle: Any) -> None:
+    """Tell ``tofu run`` and the servers the rank that ps-lite has given to this process."""
+    rank = ctypes.c_int()
+    check_call(_LIB.MXKVStoreGetRank(handle, ctypes.byref(rank)))
+    text = str(rank.value).encode()
     pipe = os.environ.get(server_process.RANK_PIPE)
     if pipe is not None:
-        rank = ctypes.c_int()
-        check_call(_LIB.MXKVStoreGetRank(handle, ctypes.byref(rank)))
-        os.write(int(pipe), f"{rank.value}\n".encode())
+        os.write(int(pipe), text + b"\n")
+    check_call(
+        _LIB.MXKVStoreSendCommmandToServers(handle, _TO_PYTHON, server_process.GREETING + text)
+    )
 
 
 def check_environment(kind: str, environ: Mapping[str, str] = os.environ) -> None:

@@ -3,17 +3,23 @@
 ``python -m tofu.gluon.processes.parameter_server server`` does what
 ``DMLC_ROLE=server python -c 'import mxnet'`` does, and watches heartbeats. The scheduler gets the
 heartbeats of all processes, and names the one that has died; all others get the scheduler's.
+
+A server also knows which worker processes run under tofu, as these greet it. Others use other keys,
+and MXNet ends a server that is asked for a key that it does not have.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import errno
 import os
 import socket
 import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Callable
 
 import mxnet as mx
 from mxnet.kvstore.kvstore_server import KVStoreServer
@@ -40,7 +46,57 @@ def main(role: str) -> None:
     os.environ["DMLC_ROLE"] = role
     kvstore = mx.kv.create("dist")
     threading.Thread(target=_watch, args=(kvstore, role, limit_s), daemon=True).start()
-    KVStoreServer(kvstore).run()
+    server = _Server(kvstore)
+    with _explained(server):
+        server.run()
+
+
+class _Server(KVStoreServer):  # type: ignore[misc]
+    """MXNet's server, which also counts the worker processes that greet it."""
+
+    def __init__(self, kvstore: Any) -> None:
+        super().__init__(kvstore)
+        self._greeted: set[int] = set()
+
+    def _controller(self) -> Callable[[int, bytes, Any], None]:
+        original = super()._controller()
+
+        def controller(command: int, body: bytes, handle: Any) -> None:
+            if body.startswith(server_process.GREETING):
+                self._greeted.add(int(body[len(server_process.GREETING) :]))
+            else:
+                original(command, body, handle)
+
+        return controller
+
+    def without_tofu(self) -> list[int]:
+        """Ranks of the worker processes that have not greeted."""
+        return sorted(set(range(int(os.environ["DMLC_NUM_WORKER"]))) - self._greeted)
+
+
+@contextlib.contextmanager
+def _explained(server: _Server) -> Iterator[None]:
+    """Let an error in a thread of MXNet end this process with a line that says why."""
+    set_terminate = ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE  # std::set_terminate
+    set_terminate.restype = ctypes.c_void_p
+    set_terminate.argtypes = [ctypes.c_void_p]
+
+    def explain() -> None:
+        plain = server.without_tofu()
+        if plain:
+            heartbeats.give_up(
+                "server: MXNET_GRAPH_PASS=tofu is not set in worker process "
+                f"{', '.join(map(str, plain))}, which has other keys than the rest; set it in all "
+                "processes or in none, and end that one yourself, as plain MXNet waits forever"
+            )
+        ctypes.CFUNCTYPE(None)(original)()
+
+    handler = ctypes.CFUNCTYPE(None)(explain)
+    original = set_terminate(ctypes.cast(handler, ctypes.c_void_p))
+    try:
+        yield
+    finally:
+        set_terminate(original)
 
 
 def _check_address() -> None:
