@@ -68,14 +68,14 @@ def enable(
         objective: what the search minimises, "bytes" or "time"; None: TOFU_OBJECTIVE, else bytes.
         machine: the machine file, or the name of a machine, that predicts times; None:
             TOFU_MACHINE.
-        memory: what a worker may hold, such as "12GiB"; plans are the cheapest found that fit,
-            and tensors may stay whole unless allow_replication is False. None: TOFU_MEMORY, else
-            what the GPUs have.
-        recompute: activations that the backward pass computes again: "auto" (as few as the memory
-            needs), "none" or "all" (that help); None: TOFU_RECOMPUTE, else auto.
-        keep_fetched: by how much a worker's peak may grow, such as "512MiB", for fetched regions
-            that it keeps instead of fetching them again; "auto": by what the memory leaves; None:
-            TOFU_KEEP_FETCHED, else by nothing.
+        memory: the memory that a worker may hold, such as "12GiB"; the cheapest plan found that
+            fits is used, and tensors may stay whole unless allow_replication is False. None:
+            TOFU_MEMORY, else the GPUs' memory.
+        recompute: which activations the backward pass computes again: "auto" (as few as the memory
+            limit needs), "none" or "all" (that save memory); None: TOFU_RECOMPUTE, else auto.
+        keep_fetched: memory, such as "512MiB", by which a worker's peak may grow to keep fetched
+            regions instead of fetching them again; "auto": all that is free; None:
+            TOFU_KEEP_FETCHED, else none.
         strict: whether a block that would run serially is an error; None: TOFU_STRICT, else
             it is warned of.
         hybridize: whether blocks that the script never hybridizes are partitioned, too; None:
@@ -95,18 +95,18 @@ def enable(
         pins,
         {"replication": allow_replication, "strict": strict, "hybridize": hybridize},
     )  # fmt: skip
-    wanted = Session.from_config(config)
-    before = session.active()
-    if before == wanted:
+    new = Session.from_config(config)
+    old = session.active()
+    if old == new:
         return
-    if before is not None:
-        wanted.state.lookers = before.state.lookers  # they look in for longer than a session
+    if old is not None:
+        new.state.lookers = old.state.lookers  # they look in for longer than a session
     disable()
     error_list.reserve()
-    messages.set_level(wanted.log_level)
-    _set_environment(wanted.state)
-    _patch_mxnet(wanted.state)
-    session.activate(wanted)
+    messages.set_level(new.log_level)
+    _set_environment(new.state)
+    _patch_mxnet(new.state)
+    session.activate(new)
 
 
 def disable() -> None:
@@ -144,7 +144,7 @@ def look_back() -> None:
             sys.stdout.flush()
             os._exit(uncaught.BAD_INPUT)
 
-    if multiprocessing.parent_process() is None:  # those of data loaders train nothing
+    if multiprocessing.parent_process() is None:  # data loaders' processes train nothing
         atexit.register(end)
 
 

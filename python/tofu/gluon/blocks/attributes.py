@@ -1,6 +1,6 @@
-"""What the Python code of blocks reads besides its inputs: attributes, globals, closures.
+"""The values that the code of blocks reads besides its inputs: attributes, globals, closures.
 
-A trace holds for the values that it was made with. ``read`` lists them for a block and all
+A trace is valid for the values with which it was made. ``read`` lists them for a block and all
 blocks inside it, to be compared at every call; ``sources`` finds what their code reads
 outside of them.
 """
@@ -34,13 +34,13 @@ __all__ = [
 
 Source = Callable[[], Any]
 
-# MXNet's own, which every block has.
+# The attributes that MXNet gives to every block.
 _BOOKKEEPING = frozenset(vars(HybridBlock(prefix="")))
 _COUNTERS = frozenset(("_counter", "_init_counter"))  # of cells: they number names of operators
 _LIBRARIES = frozenset(("mxnet", "numpy", "tofu"))
 _ENTRIES = ("__call__", "forward", "hybrid_forward")
 _CONTAINERS = frozenset((dict, list, tuple))
-_DEPTH = 4  # how far objects and containers are followed
+_DEPTH = 4  # levels of objects and containers that are followed
 _MAX_LENGTH = 1000  # of a container that is looked into
 _MAX_BYTES = 1024  # of a NumPy array whose values are compared
 _GONE = object()
@@ -66,14 +66,14 @@ class _Identity:
 
 def blocks_in(block: Any) -> list[Any]:
     """The block and all blocks inside it, each once."""
-    found = {id(block): block}
+    by_id = {id(block): block}
     waiting = [block]
     while waiting:
         for child in waiting.pop()._children.values():
-            if id(child) not in found:
-                found[id(child)] = child
+            if id(child) not in by_id:
+                by_id[id(child)] = child
                 waiting.append(child)
-    return list(found.values())
+    return list(by_id.values())
 
 
 def own_attributes(block: Any) -> Iterator[tuple[str, Any]]:
@@ -94,30 +94,30 @@ def read(blocks: Iterable[Any]) -> list[Any]:
     Numbers, strings, None, and containers and plain objects of these compare by value;
     blocks, parameters, functions and everything else by identity.
     """
-    found: list[Any] = []
+    values: list[Any] = []
     for block in blocks:
-        found.append(weakref.ref(block))
+        values.append(weakref.ref(block))
         for name, value in own_attributes(block):
-            found.append(name)
-            _add(value, found, _DEPTH)
-    return found
+            values.append(name)
+            _add(value, values, _DEPTH)
+    return values
 
 
 def read_each(block: Any) -> dict[str, list[Any]]:
-    """The attributes of one block by name; of a plain value its type and itself."""
-    found: dict[str, list[Any]] = {}
+    """The attributes of one block by name; a plain value is listed with its type."""
+    attributes: dict[str, list[Any]] = {}
     for name, value in own_attributes(block):
-        _add(value, found.setdefault(name, []), _DEPTH)
-    return found
+        _add(value, attributes.setdefault(name, []), _DEPTH)
+    return attributes
 
 
 def sources(blocks: Sequence[Any]) -> list[Source]:
-    """Where the forward code of blocks reads values outside of them.
+    """The sources from which the forward code of blocks reads values outside of them.
 
-    These are attributes of the blocks' classes, and globals and closures of every function
+    Sources are attributes of the blocks' classes, and globals and closures of every function
     that this code names, except those of MXNet and NumPy.
     """
-    found: dict[Any, Source] = {}
+    readers: dict[Any, Source] = {}
     waiting: collections.deque[tuple[Any, type]] = collections.deque()
     for kind in {type(block) for block in blocks}:
         waiting.extend((getattr(kind, entry, None), kind) for entry in _ENTRIES)
@@ -134,14 +134,14 @@ def sources(blocks: Sequence[Any]) -> list[Source]:
         for owner in (each for each in kind.__mro__ if not is_library(each.__module__)):
             for name in attributes & vars(owner).keys():
                 waiting.append((vars(owner)[name], kind))
-                found[owner, name] = _entry(vars(owner), name)
+                readers[owner, name] = _entry(vars(owner), name)
         for name in names & function.__globals__.keys():
             waiting.append((function.__globals__[name], kind))
-            found[id(function.__globals__), name] = _entry(function.__globals__, name)
+            readers[id(function.__globals__), name] = _entry(function.__globals__, name)
         for cell in function.__closure__ or ():
             waiting.append((_content(cell), kind))
-            found[id(cell), ""] = _reader(cell)
-    return list(found.values())
+            readers[id(cell), ""] = _reader(cell)
+    return list(readers.values())
 
 
 def read_sources(found: Iterable[Source]) -> list[Any]:
@@ -153,7 +153,7 @@ def read_sources(found: Iterable[Source]) -> list[Any]:
 
 
 def is_library(module: Any) -> bool:
-    """Whether code of this module is none of the script's."""
+    """Whether a module is not part of the script."""
     return str(module).partition(".")[0] in _LIBRARIES
 
 
@@ -162,7 +162,7 @@ def _add(value: Any, found: list[Any], depth: int) -> None:
     if kind in PLAIN:
         found += (kind, value)
         return
-    if kind in _CONTAINERS and depth and len(value) <= _MAX_LENGTH:  # most are of plain values
+    if kind in _CONTAINERS and depth and len(value) <= _MAX_LENGTH:  # most hold plain values
         plain = tuple(value.values()) if kind is dict else tuple(value)
         kinds = tuple(map(type, plain))
         if PLAIN.issuperset(kinds):
@@ -199,7 +199,7 @@ def _element(value: Any) -> Any:
 
 
 def _is_record(value: Any) -> bool:
-    """Whether an object is there for the values that it holds: a configuration."""
+    """Whether an object serves to hold values, as a configuration does."""
     return (
         hasattr(value, "__dict__")
         and not callable(value)

@@ -209,21 +209,21 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         if self._cached_op is None:
             self._build_cache(*args)
         blocks = current.state.blocks
-        found = blocks.get(self)
-        if found is None or found.cached_op is not self._cached_op:
-            found = blocks[self] = PartitionedBlock(self)
+        partitioned = blocks.get(self)
+        if partitioned is None or partitioned.cached_op is not self._cached_op:
+            partitioned = blocks[self] = PartitionedBlock(self)
             self.apply(untie)
         flat, structure = gluon_block._flatten(args, "input")
         arrays = [array for array in flat if array is not None]
-        if not found.wanted() and not any(map(outputs.is_divided, arrays)):
-            found.check_not_strict(current)
+        if not partitioned.wanted() and not any(map(outputs.is_divided, arrays)):
+            partitioned.check_not_strict(current)
             return original(self, *args)
         reason = _reason_for_serial(self, args)
         if reason is not None:
-            found.warn_serial(reason, current)
+            partitioned.warn_serial(reason, current)
             return original(self, *args)
         _check_structure(self, structure)
-        results = found.run(arrays, current)
+        results = partitioned.run(arrays, current)
         if results is None:
             return original(self, *args)
         return gluon_block._regroup(results, self._out_format)

@@ -1,9 +1,9 @@
 """Tracing a block that was never hybridized: its Python code runs once, on symbols.
 
 Gluon's own trace would show: in ``export``, in ``summary``, in the names of later blocks. So
-this one is kept apart and leaves the block as it was. It is only used if the code does
-nothing but compute its outputs; whatever else it does in a call (computing with arrays,
-printing, changing attributes, drawing Python's random numbers) ends the trace.
+tofu keeps its trace apart and leaves the block as it was. The trace is used only if the code
+does nothing but compute its outputs. Any other effect (computing with arrays, printing, changing
+attributes, drawing Python's random numbers) ends it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .nesting import PLAIN
 __all__ = ["Graph", "UntraceableError", "trace"]
 
 _MODE = "changes autograd's mode (record, pause, train_mode, ...)"
-# What ends a trace, as it would happen in this call only.
+# Calls that end a trace, because a graph would not repeat them.
 _REFUSED: tuple[tuple[Any, str, str], ...] = (
     (_LIB, "MXImperativeInvokeEx", "computes with arrays instead of the operators of F"),
     (_LIB, "MXNDArraySyncCopyToCPU", "reads the values of an array"),
@@ -70,11 +70,11 @@ class Graph:
     """A trace. PartitionedBlock reads the first four, which are named as a block's.
 
     Attributes:
-        name: the block's.
+        name: the block's name.
         _cached_graph: the inputs' names, and the symbol.
-        _cached_op: what the trace is told from others by.
-        _cached_op_args: for every input of the symbol whether it is one of the script's,
-            and its number or the parameter.
+        _cached_op: an object that identifies the trace.
+        _cached_op_args: for every input of the symbol, whether the script passes it, and its
+            place among the arguments or the parameter.
         outputs: how the outputs are nested.
         effects: attributes that every call sets: block, name and value.
         reads_training, reads_recording: whether the code asks for autograd's mode.
@@ -91,12 +91,12 @@ class Graph:
 
     @property
     def symbol(self) -> Any:
-        """What computes the outputs."""
+        """The symbol that computes the outputs."""
         return self._cached_graph[1]
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters that it reads."""
+        """The parameters that the symbol reads, by name."""
         return {p.name: p for is_input, p in self._cached_op_args if not is_input}
 
     @property
@@ -112,12 +112,12 @@ class Graph:
                 vars(block)[name] = value
 
     def operators(self) -> list[tuple[str, Mapping[str, str]]]:
-        """Name and attributes of all operators, those of subgraphs too."""
+        """The name and attributes of every operator, also in subgraphs."""
         return list(_operators(json.loads(symbol_text(self.symbol))))
 
 
 def trace(block: Any, forward: Callable[..., Any], pattern: Any, arrays: Sequence[Any]) -> Graph:
-    """The graph of one call.
+    """Trace one call.
 
     Args:
         block: the block; its attributes are the same afterwards.
@@ -138,7 +138,7 @@ def trace(block: Any, forward: Callable[..., Any], pattern: Any, arrays: Sequenc
         restored.callback(before.restore)
         outputs = watched.run(lambda: forward(block, *nesting.rebuild(pattern, inputs)))
         effects = before.changes()
-        if effects:  # as every call does, or another value in each?
+        if effects:  # does a second call set other values?
             again = _Attributes(inside)
             watched.run(lambda: forward(block, *nesting.rebuild(pattern, inputs)))
             for changed, name, _ in again.changes():
@@ -172,8 +172,8 @@ def _parameters(block: Any) -> dict[str, Any]:
 
 
 def _variable(name: str, *, numpy: bool) -> Any:
-    made = mx.sym.var(name)
-    return made.as_np_ndarray() if numpy else made
+    variable = mx.sym.var(name)
+    return variable.as_np_ndarray() if numpy else variable
 
 
 def _argument(name: str, inputs: Sequence[str], parameters: Mapping[str, Any]) -> tuple[bool, Any]:
@@ -189,9 +189,9 @@ def _argument(name: str, inputs: Sequence[str], parameters: Mapping[str, Any]) -
 
 @contextlib.contextmanager
 def _plain_variables(parameters: Mapping[str, Any]) -> Iterator[None]:
-    """In this context parameters' variables are new, and tell nothing but names.
+    """Give parameters new variables, which know only names, inside this context.
 
-    MXNet keeps the first one, with the shape and rates of that moment.
+    MXNet keeps a parameter's first variable, with the shape and rates of that moment.
     """
     before = {name: parameter._var for name, parameter in parameters.items()}
     for name, parameter in parameters.items():
@@ -207,7 +207,7 @@ class _Watched:
     """Runs code and ends it where it does what a graph would not repeat.
 
     Attributes:
-        noted: the functions of MXNet that it has called, of those that are of interest.
+        noted: the functions in ``_NOTED`` that the code has called.
     """
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ class _Watched:
         self._reason: Optional[str] = None
 
     def run(self, function: Callable[[], Any]) -> Any:
-        """What a function returns. Raises UntraceableError."""
+        """Return what a function returns. Raises UntraceableError."""
         for _ in range(2):  # another thread may have drawn numbers the first time
             states = random.getstate(), np.random.get_state()
             try:
@@ -280,9 +280,9 @@ class _Attributes:
         """The attributes that have changed: block, name and value.
 
         Raises:
-            UntraceableError: one of them is no plain value, or gone.
+            UntraceableError: one of them was deleted, or is not a plain value.
         """
-        found = []
+        changed = []
         for (block, _), before in zip(self._before, self._values):
             now = attributes.read_each(block)
             for name in before.keys() | now.keys():
@@ -293,13 +293,13 @@ class _Attributes:
                     raise UntraceableError(
                         f"it keeps something in attribute {name} of {block.name}"
                     )
-                found.append((block, name, value))
+                changed.append((block, name, value))
         if len(attributes.blocks_in(self._before[0][0])) != len(self._before):
             raise UntraceableError("it adds blocks to itself")
-        return found
+        return changed
 
     def restore(self) -> None:
-        """Set them as they were."""
+        """Set the attributes back."""
         for block, before in self._before:
             vars(block).clear()
             vars(block).update(before)
@@ -324,7 +324,7 @@ def _place_of_caller() -> str:
 
 
 def _place(frames: Iterable[tuple[dict[str, Any], int]]) -> str:
-    """Where the script's code is, given frames from the innermost on."""
+    """The line of the script that is running, given frames from the innermost outwards."""
     for names, line in frames:
         if not attributes.is_library(names.get("__name__")) and not _is_standard(names):
             return f" ({Path(names['__file__']).name}:{line})"

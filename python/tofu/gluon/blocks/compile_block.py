@@ -89,7 +89,7 @@ def make_pool(
 
 
 class _Prepared:
-    """The training graph of a block's symbol, and what a plan of it starts from.
+    """The strategy table of a block's training graph, and the inputs from which it is made.
 
     Args:
         name: the block's name, for messages.
@@ -120,7 +120,7 @@ class _Prepared:
         # MXNet refuses to bind a BatchNorm after a copy between workers.
         self._can_refine = fetch.crossing != "copies"
         with messages.phase(name, _PREPARING, session):
-            self._make = _training_graphs(symbol, parameters, signature, session)
+            self._make_graph = _training_graphs(symbol, parameters, signature, session)
         self.table, self.undescribed = self._table(() if self._can_refine else None)
 
     @property
@@ -130,14 +130,14 @@ class _Prepared:
 
     def _table(self, fused: Optional[Collection[str]]) -> tuple[Any, dict[str, str]]:
         with messages.phase(self.name, _PREPARING, self.session):
-            found: tuple[Any, dict[str, str]] = self.session.state.backend.strategy_table(
-                self._make(fused)
+            table: tuple[Any, dict[str, str]] = self.session.state.backend.strategy_table(
+                self._make_graph(fused)
             )
-        return found
+        return table
 
 
 def _posed(prepared: _Prepared) -> tuple[Problem, Wish]:
-    """The problem of a block's graph, next to what earlier graphs have divided, and the wish."""
+    """The problem of a block's graph, given what earlier graphs have divided, and the wish."""
     name, table, session = prepared.name, prepared.table, prepared.session
     parameters, signature = prepared.parameters, prepared.signature
     training, backend = bool(signature.gradients), session.state.backend
@@ -148,7 +148,13 @@ def _posed(prepared: _Prepared) -> tuple[Problem, Wish]:
     saved = None
     if parameters:  # saved plans are for what is trained
         saved = saved_plans.plan_for(
-            name, table, tile_cuts, parts, session, training=training, of_whole=with_whole_norms
+            name,
+            table,
+            tile_cuts,
+            parts,
+            session,
+            training=training,
+            with_whole_norms=with_whole_norms,
         )
     input_cuts, parts = _input_cuts(signature, parts, options, backend)
     wish = dataclasses.replace(
@@ -181,7 +187,7 @@ def _tile_parameters(
 ) -> None:
     """Tile the parameters as planned; those that are tiled already keep their tiles.
 
-    trained: those with an update in the plan.
+    trained: the parameters whose updates are part of the plan.
     """
     parts = tuple(compiled.searched.parts)
     updates = _updates(compiled, trained, session)
@@ -197,43 +203,43 @@ def _tile_parameters(
 
 
 def _updates(compiled: Compiled, trained: Collection[str], session: Session) -> dict[str, Update]:
-    """What each worker updates: as the optimizer's states are divided, else as the gradient is.
+    """The part of each parameter that a worker updates: its part of the states or the gradient.
 
-    The latter only where each worker has the weight.
+    The gradient's division counts only if every worker has the weights that it needs.
     """
     parts, cuts_of = tuple(compiled.searched.parts), session.state.backend.cuts_of
-    found = {}
+    updates = {}
     for head in heads_of(compiled.step.backward_heads) if trained else ():
         kind, _, name = head.role.partition(":")
         if kind == "gradient" and name in trained:
             pairs = zip(head.layout.boxes, compiled.variables[name].layout.boxes)
             if all(box.common(tile) == box for box, tile in pairs):
-                found[name] = Update(head.layout, cuts_of(head.layout, parts))
+                updates[name] = Update(head.layout, cuts_of(head.layout, parts))
     for variable in compiled.variables.values():
         kind, _, name = variable.role.partition(":")
         if kind == "state":
-            found[name] = Update(variable.layout, tuple(compiled.searched.cuts(variable.name)))
-    return found
+            updates[name] = Update(variable.layout, tuple(compiled.searched.cuts(variable.name)))
+    return updates
 
 
 def _state_cuts(table: Any, parameters: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Cuts of the states of parameters whose update is settled, in a graph that has these."""
+    """Pins for optimizer states that an earlier graph has already divided."""
     updates = {n: p._tofu.update for n, p in parameters.items() if is_tiled(p)}
-    found = {}
+    pins = {}
     for tensor in table.graph.tensor_names if any(updates.values()) else ():
         name, colon, _ = tensor.rpartition(":")
         update = updates.get(name) if colon else None
         if update is not None and update.cuts is not None:
-            found[tensor] = update.cuts
-    return found
+            pins[tensor] = update.cuts
+    return pins
 
 
 def _input_cuts(
     signature: Signature, parts: tuple[int, ...], options: SearchOptions, backend: Any
 ) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
-    """Cuts of the inputs that are tiles, to take these as they are, and the parts of each step.
+    """Pins for inputs that are tiles, to use the tiles as they are, and the parts of each step.
 
-    parts: those that the parameters need, () for any.
+    parts: the parts that the parameters need; () for any.
     """
     pins: dict[str, tuple[int, ...]] = {}
     pinned = {name for name, _ in options.pins}
@@ -278,7 +284,7 @@ def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
 def _training_graphs(
     symbol: Any, parameters: Mapping[str, Any], signature: Signature, session: Session
 ) -> Callable[[Optional[Collection[str]]], Any]:
-    """What makes the training graphs, by the BatchNorms that stay whole."""
+    """Return a function from the BatchNorms that stay whole to the training graph."""
     auxiliary = set(symbol.list_auxiliary_states())
     described = {
         name: (shape_of(parameter), dtype)

@@ -36,12 +36,12 @@ from .block import PartitionedBlock
 __all__ = ["DryRun", "DryRunEnded"]
 
 _OUTPUT = "output"
-# A script may call a block so often before its Trainers step, as when it adds up gradients.
+# Calls allowed per block before a Trainer must step (gradient accumulation).
 _MOST_CALLS = 16
 
 
 class DryRunEnded(BaseException):
-    """Ends the script: there is nothing more to find."""
+    """Ends the script when all graphs are found."""
 
 
 class _Seen(BaseException):
@@ -56,7 +56,7 @@ class DryRun:
     """A context in which blocks give zeros; tofu must be enabled in it.
 
     Args:
-        found: called with every training graph, once each; its name is that of its block.
+        found: called once with every training graph, named after its block.
     """
 
     def __init__(self, found: Callable[[Problem], None]) -> None:
@@ -79,15 +79,15 @@ class DryRun:
             (gluon.Trainer, "__init__", self._init),
             (gluon.Trainer, "step", self._step),
             (gluon.Trainer, "update", self._step),
-            (messages, "unpinned", _nothing),  # tofu plan itself looks for them in all graphs
+            (messages, "unpinned", _nothing),  # tofu plan checks pins itself, over all graphs
             (nd.NDArray, "backward", _nothing),
             (autograd, "backward", _nothing),
             (autograd, "grad", _end),
         ]
-        for owner, name, make in seams:
+        for owner, name, replacement in seams:
             original = getattr(owner, name)
             self._undo.callback(setattr, owner, name, original)
-            setattr(owner, name, make(original))
+            setattr(owner, name, replacement(original))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -101,8 +101,8 @@ class DryRun:
             key = _key(arrays)
             if key not in known:
                 try:
-                    found: Optional[list[Any]] = original(block, arrays, current, **options)
-                    return found
+                    results: Optional[list[Any]] = original(block, arrays, current, **options)
+                    return results
                 except _Seen as seen:
                     known[key] = seen.problem.graph
                     self._note(seen.problem)
@@ -119,7 +119,7 @@ class DryRun:
             self._found(problem)
 
     def _count(self, graph: _core.Graph) -> None:
-        """End the script where it trains the same again: without a Trainer, that is a step."""
+        """End the script when it trains a graph again; without a Trainer, that is the next step."""
         if autograd.is_recording() and graph.hash in self._hashes:
             self._calls[graph.hash] += 1
             if self._calls[graph.hash] > (_MOST_CALLS if self._trainers else 1):
@@ -200,7 +200,7 @@ def _stop(problem: Problem) -> None:
 
 
 def _key(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """What tells the graph of a block's call."""
+    """The key of the graph that a block's call uses."""
     is_recording = autograd.is_recording()
     inputs = (
         (array.shape, array.dtype, is_recording and in_graph(classic(array))) for array in arrays

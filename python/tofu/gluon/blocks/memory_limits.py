@@ -1,8 +1,8 @@
 """Keeps the programs of a run within the memory that a worker may hold (TOFU_MEMORY).
 
-What a program takes is predicted before it is bound: its own tensors for each time that it is
-bound, and its parameters and optimizer state, which programs of the same parameters share.
-Programs that nothing waits for are unbound where that makes room.
+A program's memory is predicted before it is bound: its own tensors each time that it is bound, and
+its parameters and optimizer state, which it shares with other programs of the same parameters.
+Programs that nothing waits for are unbound to make room.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _KEPT = ("parameters", "optimizer_state")
 
 @dataclasses.dataclass(frozen=True)
 class Footprint:
-    """What a program takes on the fullest worker.
+    """A program's memory on the fullest worker.
 
     Attributes:
-        plan: its plan, with its memory.
-        parameters: ids of its parameters.
+        plan: the program's plan, with its memory.
+        parameters: ids of the program's parameters.
     """
 
     plan: Plan
@@ -47,17 +47,17 @@ class Footprint:
 
     @property
     def kept_bytes(self) -> int:
-        """Parameters and optimizer state."""
+        """Bytes of parameters and optimizer state."""
         return sum(self.plan.bytes_per_worker.get(kind, 0) for kind in _KEPT)
 
     @property
     def bound_bytes(self) -> int:
-        """What every bound program takes besides."""
+        """Bytes that every bound program takes besides these."""
         return held_bytes(self.plan) - self.kept_bytes
 
 
 def limit_of(session: Session) -> Optional[int]:
-    """What a worker may hold, in bytes: as the user has set, else what the GPUs have."""
+    """The bytes that a worker may hold: the user's setting, else the memory of the smallest GPU."""
     if session.wish.limit_bytes is not None:
         return session.wish.limit_bytes
     if session.contexts[0].device_type != "gpu":
@@ -68,7 +68,7 @@ def limit_of(session: Session) -> Optional[int]:
 def decide_within(
     problem: Problem, wish: Wish, programs: BlockPrograms, session: Session
 ) -> tuple[Compiled, Optional[Footprint]]:
-    """The cheapest program found that fits next to the others; without a limit, the cheapest.
+    """Return the cheapest program found that fits next to the others, if there is a limit.
 
     Args:
         problem: the block's graph.
@@ -77,7 +77,7 @@ def decide_within(
         session: the workers.
 
     Raises:
-        MemoryLimitError: none fits in what the user has set.
+        MemoryLimitError: none fits in the limit that the user has set.
     """
     limit = limit_of(session)
     if limit is None:
@@ -85,12 +85,12 @@ def decide_within(
     ids = frozenset(map(id, programs.parameters.values()))
     programs.counts_memory = True
     room = limit - _taken(session, ids)
-    found = decide(problem, wish, programs, room_bytes=room)
-    if not found.fits and _release(session):
+    decision = decide(problem, wish, programs, room_bytes=room)
+    if not decision.fits and _release(session):
         room = limit - _taken(session, ids)
-        found = decide(problem, wish, programs, room_bytes=room)
-    compiled, footprint = found.made
-    if not found.fits and footprint is not None:
+        decision = decide(problem, wish, programs, room_bytes=room)
+    compiled, footprint = decision.made
+    if not decision.fits and footprint is not None:
         _refuse(problem.name, footprint, limit, _taken(session, ids), session)
     return compiled, footprint
 
@@ -100,7 +100,7 @@ class BlockPrograms(Programs[tuple[Compiled, Optional[Footprint]]]):
 
     Args:
         parameters: the block's parameters.
-        fetch: how workers can fetch, what the backend's ``usable_fetch`` has found.
+        fetch: how workers can fetch, as the backend's ``usable_fetch`` found.
         session: the workers.
     """
 
@@ -123,7 +123,7 @@ class BlockPrograms(Programs[tuple[Compiled, Optional[Footprint]]]):
     def make(
         self, searched: Searched, keep_fetched_bytes: int
     ) -> tuple[Compiled, Optional[Footprint]]:
-        """Partition and schedule, and count the memory where that matters."""
+        """Partition and schedule; count the memory if there is a limit."""
         session = self._session
         with messages.phase(searched.problem.name, "partitioning", session):
             compiled: Compiled = session.state.backend.compile_plan(
@@ -139,7 +139,7 @@ class BlockPrograms(Programs[tuple[Compiled, Optional[Footprint]]]):
         return compiled, self._footprint(compiled) if self.counts_memory else None
 
     def held_bytes(self, made: tuple[Compiled, Optional[Footprint]]) -> int:
-        """What the fullest worker holds of a program."""
+        """The bytes of a program on the fullest worker."""
         return 0 if made[1] is None else held_bytes(made[1].plan)
 
     def _footprint(self, compiled: Compiled) -> Footprint:
@@ -173,7 +173,7 @@ def check_room(name: str, pool: Any, bound: int, session: Session) -> None:
         session: the workers.
 
     Raises:
-        MemoryLimitError: it does not fit in what the user has set.
+        MemoryLimitError: it does not fit in the limit that the user has set.
     """
     own: Optional[Footprint] = session.state.footprints.get(pool)
     limit = limit_of(session)
@@ -188,10 +188,10 @@ def check_room(name: str, pool: Any, bound: int, session: Session) -> None:
             _refuse(name, own, limit, taken + bound * own.bound_bytes, session)
 
 
-def _refuse(name: str, found: Footprint, limit: int, taken: int, session: Session) -> None:
-    """Raise MemoryLimitError for what does not fit; only warn if the limit is what GPUs have."""
+def _refuse(name: str, footprint: Footprint, limit: int, taken: int, session: Session) -> None:
+    """Raise MemoryLimitError; only warn if the user has set no limit."""
     try:
-        check_fits(name, found.plan, limit, taken_bytes=taken, recompute=session.wish.recompute)
+        check_fits(name, footprint.plan, limit, taken_bytes=taken, recompute=session.wish.recompute)
     except MemoryLimitError as error:
         if session.wish.limit_bytes is not None:
             raise
@@ -205,7 +205,7 @@ def _others(session: Session, pool: Any) -> Iterable[tuple[Any, Footprint]]:
 
 
 def _taken(session: Session, parameters: frozenset[int], pool: Any = None) -> int:
-    """What programs of other pools hold, without parameters that are given."""
+    """Bytes that programs of other pools hold, without the given parameters."""
     total, counted = 0, parameters
     for other, each in _others(session, pool):
         total += other.bound * each.bound_bytes
@@ -216,7 +216,7 @@ def _taken(session: Session, parameters: frozenset[int], pool: Any = None) -> in
 
 
 def _release(session: Session, pool: Any = None) -> bool:
-    """Unbind the programs of other pools that nothing waits for; whether there were any."""
+    """Unbind idle programs of other pools. Returns whether there were any."""
     released = False
     for other, _ in _others(session, pool):
         before = other.bound

@@ -19,7 +19,7 @@ from mxnet.symbol import Symbol
 
 __all__ = ["PLAIN", "flatten", "rebuild"]
 
-# What may stand in a trace as it is.
+# Types of values that a trace may contain as they are.
 PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), type(...), np.dtype))
 
 
@@ -30,7 +30,7 @@ class _Leaf:
 
 @dataclasses.dataclass(frozen=True)
 class _Value:
-    """Anything else. Its type counts, too: 1 equals True."""
+    """A plain value. Its type counts, too, as 1 equals True."""
 
     type: type
     value: Any
@@ -49,10 +49,10 @@ _LEAF = _Leaf()
 def flatten(value: Any) -> tuple[list[Any], Any]:
     """The arrays, or symbols of one output, in a nested value, and its pattern.
 
-    A symbol with several outputs is a list of these, as its operator returns of arrays.
+    A symbol with several outputs counts as a list of symbols, as its operator returns a list.
 
     Raises:
-        TypeError: there is something else than arrays and plain values in it.
+        TypeError: the value contains something other than arrays and plain values.
     """
     leaves: list[Any] = []
     return leaves, _pattern(value, leaves)

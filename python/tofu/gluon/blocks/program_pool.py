@@ -43,9 +43,9 @@ class Signature:
     Attributes:
         inputs: name, shape and dtype of the script's inputs.
         parameter_dtypes: dtype of every parameter, in the symbol's order.
-        gradients: names of the inputs and parameters whose gradient is wanted.
+        gradients: names of the inputs and parameters to differentiate by.
         train: whether operators behave as in training.
-        divisions: how inputs that are tiles are divided. It does not distinguish: the first
+        divisions: how inputs that are tiles are divided. It is not part of the key: the first
             plan follows it, and later inputs follow that plan.
     """
 
@@ -79,13 +79,13 @@ class _Bound:
     lent: Sequence[Callable[[], Optional[outputs.Memory]]] = ()
 
     def free(self) -> bool:
-        """Whether nothing needs what the last run has left here."""
+        """Whether nothing needs the results of the last run."""
         self.readers = [reader for reader in self.readers if reader() is not None]
-        found = (reader() for reader in self.readers)
-        return self._is_done() and all(r is None or r._is_done() for r in found)
+        readers = (reader() for reader in self.readers)
+        return self._is_done() and all(r is None or r._is_done() for r in readers)
 
     def takes(self, values: Mapping[str, Any]) -> bool:
-        """Whether the arrays that inputs are bound to are those of a call."""
+        """Whether a call's arrays are the ones that inputs are bound to."""
         return all(_are_same(values[name], arrays) for name, arrays in self.links.items())
 
     def _is_done(self) -> bool:
@@ -93,7 +93,7 @@ class _Bound:
         return recording is None or recording.finished()
 
     def keep_outputs(self) -> None:
-        """Before the program overwrites its outputs: copy those that nothing has read."""
+        """Copy the outputs that nothing has read, before the program overwrites them."""
         for reference in self.lent:
             memory = reference()
             if memory is not None:
@@ -103,8 +103,8 @@ class _Bound:
 
 def _are_same(value: Any, arrays: Sequence[Any]) -> bool:
     """Whether tiles are these arrays themselves."""
-    found = getattr(value, "arrays", ())
-    return len(found) == len(arrays) and all(a is b for a, b in zip(found, arrays))
+    tiles = getattr(value, "arrays", ())
+    return len(tiles) == len(arrays) and all(a is b for a, b in zip(tiles, arrays))
 
 
 class Pool:
@@ -115,7 +115,7 @@ class Pool:
         parameters: the symbol's parameters by name, all of them tiled.
         signature: what the graph was made for.
         session: the workers.
-        name: the block, for what the user is told.
+        name: the block's name, for messages.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Pool:
         self._session = session
         self._backend = session.state.backend
         self._name = name
-        # Calls that update the same running statistics.
+        # Recordings whose calls update the same running statistics form a group.
         self._group = next(
             (p for name, p in parameters.items() if name not in signature.gradients), None
         )
@@ -151,7 +151,7 @@ class Pool:
             return self._run(inputs, record=record, context=context)
 
     def _run(self, inputs: Mapping[str, Any], *, record: bool, context: Any) -> list[Any]:
-        values = {name: outputs.value(found) for name, found in inputs.items()}
+        values = {name: outputs.value(array) for name, array in inputs.items()}
         bound = self._take(inputs, values)
         self._session.state.ran.add(bound.program)
         self._session.state.gathered.pop(bound.program, None)
@@ -159,11 +159,13 @@ class Pool:
         bound.keep_outputs()
         recording = autograd.set_recording(False)
         try:
-            found = bound.program.forward_tiles(values, is_train=self._signature.train)
+            output_tiles = bound.program.forward_tiles(values, is_train=self._signature.train)
         finally:
             autograd.set_recording(recording)
         program = bound.program
-        memories = [self._memory(program, i, tiles, context) for i, tiles in enumerate(found)]
+        memories = [
+            self._memory(program, i, tiles, context) for i, tiles in enumerate(output_tiles)
+        ]
         for memory in memories:
             memory.lender = weakref.ref(bound)
         bound.lent = [weakref.ref(memory) for memory in memories]
@@ -181,7 +183,7 @@ class Pool:
     def prepare(self, inputs: Mapping[str, Any]) -> None:
         """Bind a program if there is none, so that faults show before anything runs.
 
-        inputs: those of the call that is to come, as outputs.look returns them.
+        inputs: the arrays of the next call, as outputs.look returns them.
         """
         with self._session.state.running:
             self._drop_stale()
@@ -190,7 +192,7 @@ class Pool:
 
     @property
     def bound(self) -> int:
-        """How many programs are bound."""
+        """The number of bound programs."""
         return len(self._bound)
 
     def release(self) -> None:
@@ -198,7 +200,7 @@ class Pool:
         self._bound = [bound for bound in self._bound if not bound.free()]
 
     def _take(self, inputs: Mapping[str, Any], values: Mapping[str, Any]) -> _Bound:
-        """A program that nothing needs, which takes these values.
+        """Return a free program that takes these values.
 
         Programs of blocks that follow each other are mostly called in pairs, so that one can
         be bound to the other's outputs. Where the pairs change, the tiles are copied.
@@ -207,16 +209,16 @@ class Pool:
         free = [bound for bound in self._bound if bound.free()]
         fitting = [bound for bound in free if bound.takes(values)]
         if fitting:
-            found = max(fitting, key=lambda bound: len(bound.links))
+            taken = max(fitting, key=lambda bound: len(bound.links))
         else:
             changes = False
             if free:
                 self._bound.remove(free[0])
                 changes = any(lender() is not None for lender in free[0].lenders)
-            found = self._bind({} if changes else inputs)
-            self._bound.append(found)
-        found.recording = lambda: None
-        return found
+            taken = self._bind({} if changes else inputs)
+            self._bound.append(taken)
+        taken.recording = lambda: None
+        return taken
 
     def _drop_stale(self) -> None:
         generations = tuple(p._tofu.generation for p in self._parameters.values())
@@ -225,7 +227,7 @@ class Pool:
             self._generations = generations
 
     def _bind(self, inputs: Mapping[str, Any]) -> _Bound:
-        """Bind a program, to the outputs of others where its inputs are these."""
+        """Bind a program; inputs that are another program's outputs are bound to these."""
         variables = self._compiled.variables
         tiles = {
             tile_name: array
@@ -233,9 +235,9 @@ class Pool:
             for tile_name, array in zip(variables[name].tiles, parameter._tofu.tiles)
         }
         links, lenders = {}, []
-        for name, found in inputs.items():
-            lender = outputs.lender(found)
-            value = outputs.value(found)
+        for name, array in inputs.items():
+            lender = outputs.lender(array)
+            value = outputs.value(array)
             if lender is None or value.layout != variables[name].layout:
                 continue
             links[name] = value.arrays
@@ -272,12 +274,12 @@ class Pool:
         context: Any,
     ) -> Recording:
         gradients = self._signature.gradients
-        wanted = [name for name in inputs if name in gradients]
+        differentiated = [name for name in inputs if name in gradients]
         trained = {name: p for name, p in self._parameters.items() if name in gradients}
         gated = {name: gated_tiles(parameter) for name, parameter in trained.items()}
         # Use today's objects: a parameter whose gradients are replaced has left this graph.
         delivered = {n: p._tofu.gradients for n, p in trained.items() if is_overwritten(p)}
-        slots = [outputs.slot(inputs[name]) for name in wanted]
+        slots = [outputs.slot(inputs[name]) for name in differentiated]
         backend = self._backend
         updates = self._updates()
 
@@ -287,28 +289,28 @@ class Pool:
             if program.is_used_up and self._updates() != updates:
                 raise GradientError(_UPDATED)
             self._reclaim(program)
-            found = program.backward(heads, in_place=delivered)
+            tiles = program.backward(heads, in_place=delivered)
 
             def deliver(serial: int) -> None:
                 for name, gradients in delivered.items():
                     layout = program.gradient_layouts[name]
-                    gradients.hand_over(serial, found[name], program, layout)
+                    gradients.hand_over(serial, tiles[name], program, layout)
 
-            of_inputs = [
-                backend.gather(found[name], program.layouts[name], context)
+            input_gradients = [
+                backend.gather(tiles[name], program.layouts[name], context)
                 if slot is None
-                else backend.tiles(found[name], program.layouts[name])
-                for name, slot in zip(wanted, slots)
+                else backend.tiles(tiles[name], program.layouts[name])
+                for name, slot in zip(differentiated, slots)
             ]
             return (
-                of_inputs,
-                [array for name, tiles in gated.items() if tiles for array in found[name]],
+                input_gradients,
+                [array for name in gated if gated[name] for array in tiles[name]],
                 deliver,
             )
 
         return Recording(
             self._session.state.calls,
-            [outputs.token(inputs[name]) for name in wanted],
+            [outputs.token(inputs[name]) for name in differentiated],
             [tile for tiles in gated.values() for tile in tiles],
             tokens,
             differentiate,
@@ -319,7 +321,7 @@ class Pool:
         )
 
     def _lead(self, inputs: Mapping[str, Any]) -> Optional[int]:
-        """What tells the first input, if it is a variable whose gradient is wanted."""
+        """The handle of the first input, if it is a variable to differentiate by."""
         for name, array in inputs.items():
             leads = name in self._signature.gradients and array.grad is not None
             return int(array.handle.value) if leads else None

@@ -34,11 +34,11 @@ def plan_for(
     session: Session,
     *,
     training: bool,
-    of_whole: Optional[Callable[[Collection[str]], _core.StrategyTable]],
+    with_whole_norms: Optional[Callable[[Collection[str]], _core.StrategyTable]],
 ) -> Optional[_core.Plan]:
     """Return the saved plan of a graph, or None if it must be searched.
 
-    It may be of a graph that computes the same with recomputation or with whole BatchNorms.
+    The plan may be for a graph that computes the same with recomputation or whole BatchNorms.
 
     Args:
         name: the block's name, for messages.
@@ -47,8 +47,8 @@ def plan_for(
         parts: the number of parts that each step cuts them into; empty if there are none.
         session: the workers and the saved plans.
         training: whether the graph has gradients.
-        of_whole: makes the table of the graph in which the BatchNorms of these names stay whole;
-            None if none can.
+        with_whole_norms: makes the table of the graph in which the BatchNorms of these names stay
+            whole; None if none can.
 
     Raises:
         ConfigError: the file has no plan for the first graph that trains.
@@ -56,17 +56,17 @@ def plan_for(
     plans, state = session.plans, session.state
     if plans is None:
         return None
-    found = plans.plan_for(table, session.workers)
+    plan = plans.plan_for(table, session.workers)
     whole = plans.kept_whole(table.graph.hash, session.workers)
-    if found is None and whole and of_whole is not None:
-        found = plans.plan_for(of_whole(whole), session.workers)
-    for limit in plans.recomputations(session.workers) if training and found is None else ():
-        found = found or plans.plan_for(recomputed(table, limit).table, session.workers)
-    if found is not None and _keeps(found, pins, parts):
+    if plan is None and whole and with_whole_norms is not None:
+        plan = plans.plan_for(with_whole_norms(whole), session.workers)
+    for limit in plans.recomputations(session.workers) if training and plan is None else ():
+        plan = plan or plans.plan_for(recomputed(table, limit).table, session.workers)
+    if plan is not None and _keeps(plan, pins, parts):
         state.plan_matched = True
-        return found
+        return plan
     if training and not state.plan_matched:
-        differs = plans.difference(table.graph) if found is None else ""
+        differs = plans.difference(table.graph) if plan is None else ""
         raise ConfigError(
             f"{plans.path}: no plan for the training graph of {name}; "
             + (f"{differs}. " if differs else "the file is for another graph. ")

@@ -11,23 +11,23 @@ from . import nesting
 
 __all__ = ["difference", "difference_of_shapes"]
 
-# By type of the outputs: how far the largest difference may be from 0, relative to the
-# largest output, and how far where all are tiny. Parts are added up in another order, and
-# layers amplify that; a trace of something else is further off by far.
+# By type of the outputs: the largest difference allowed, relative to the largest output, and
+# absolute. Parts are added up in another order, and layers amplify rounding; a trace that computes
+# something else differs by far more.
 _TOLERANCES = {"float64": (1e-7, 1e-12), "float32": (1e-3, 1e-6), "float16": (5e-2, 1e-3)}
 
 
-def difference(eager: Any, found: Any) -> Optional[str]:
-    """What differs between the results of two calls in words, or None.
+def difference(eager: Any, traced: Any) -> Optional[str]:
+    """Describe how the results of two calls differ; None if they do not.
 
     Args:
-        eager: what the Python code returns.
-        found: what the trace returns for the same inputs.
+        eager: the results of the Python code.
+        traced: the results of the trace for the same inputs.
     """
     arrays, pattern = nesting.flatten(eager)
-    others, found_pattern = nesting.flatten(found)
+    others, traced_pattern = nesting.flatten(traced)
     described = difference_of_shapes(
-        arrays, pattern, [(o.shape, np.dtype(o.dtype)) for o in others], found_pattern
+        arrays, pattern, [(o.shape, np.dtype(o.dtype)) for o in others], traced_pattern
     )
     if described is not None:
         return described
@@ -41,13 +41,13 @@ def difference(eager: Any, found: Any) -> Optional[str]:
 def difference_of_shapes(
     arrays: Sequence[Any], pattern: Any, expected: Sequence[Any], expected_pattern: Any
 ) -> Optional[str]:
-    """The same for nesting, shapes and types alone.
+    """Describe how nesting, shapes and types differ; None if they do not.
 
     Args:
-        arrays: what the Python code returns, flattened.
-        pattern: how these are nested.
+        arrays: the results of the Python code, flattened.
+        pattern: their nesting.
         expected: shape and type of each output of the trace.
-        expected_pattern: how these are nested.
+        expected_pattern: their nesting.
     """
     if pattern != expected_pattern:
         return "its outputs are nested otherwise"
@@ -60,15 +60,15 @@ def difference_of_shapes(
     return None
 
 
-def _difference_of_values(eager: Any, found: Any) -> Optional[str]:
+def _difference_of_values(eager: Any, traced: Any) -> Optional[str]:
     if eager.dtype.name not in _TOLERANCES:
-        return None if np.array_equal(eager, found) else "in whole numbers"
+        return None if np.array_equal(eager, traced) else "in whole numbers"
     relative, absolute = _TOLERANCES[eager.dtype.name]
     finite = np.isfinite(eager)
-    if not np.array_equal(eager[~finite], found[~finite], equal_nan=True):
-        return "in what is not a number or infinite"
-    eager, found = eager[finite].astype(np.float64), found[finite].astype(np.float64)
+    if not np.array_equal(eager[~finite], traced[~finite], equal_nan=True):
+        return "where it is not finite"
+    eager, traced = eager[finite].astype(np.float64), traced[finite].astype(np.float64)
     if not eager.size:
         return None
-    largest, allowed = np.abs(eager - found).max(), relative * np.abs(eager).max() + absolute
+    largest, allowed = np.abs(eager - traced).max(), relative * np.abs(eager).max() + absolute
     return None if largest <= allowed else f"by {largest:.2g}, expected at most {allowed:.2g}"

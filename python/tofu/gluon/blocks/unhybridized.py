@@ -35,7 +35,7 @@ from .block_trace import Graph, UntraceableError, trace
 
 __all__ = ["forward"]
 
-# Traces of a block that are kept. More are made for an attribute that changes all the time.
+# The most traces kept per block; an attribute that changes all the time would make more.
 _MAX_TRACES = 32
 _HOOKS = "a hook watches {}, which tracing would call once; register it on the outermost block"
 _RESTLESS = (
@@ -48,13 +48,12 @@ Forward = Callable[..., Any]
 
 @dataclasses.dataclass(eq=False)
 class _Trace:
-    """What is known of a block for certain values of its attributes.
+    """A block's trace, or the reason against one, for certain values of its attributes.
 
     Attributes:
         key: these values, the nesting of the arguments, and autograd's modes.
-        sources: where the code reads other values, which were `values`.
-        graph, partitioned: the trace, and what runs it; None where there is a `reason`
-            against it.
+        sources: where the code reads other values, which were `values` at the time.
+        graph, partitioned: the trace and the block that runs it; None if there is a `reason`.
         check: how a first call is compared, one of ``_VALUES``, ``_PREDICTIONS``, ``_SHAPES``.
         checked: the shapes and types whose first call has been compared.
     """
@@ -76,7 +75,7 @@ class _Trace:
 
 @dataclasses.dataclass(eq=False)
 class Known:
-    """A block's traces, the last used one first, and what the user was told of it.
+    """A block's traces, the last used one first, and the warnings given for it.
 
     Attributes:
         was_called: whether a block without parameters has been called with tiles before.
@@ -91,13 +90,13 @@ class Known:
         return any(found.partitioned is not None for found in self.traces)
 
 
-# Results, where the graph draws no random numbers; those of a prediction, where it draws
-# them in training alone; or nothing but shapes and types.
+# What a first call compares: results if the graph draws no random numbers, a prediction's results
+# if it draws them only in training, or else shapes and types.
 _VALUES, _PREDICTIONS, _SHAPES = "values", "predictions", "shapes"
 
 
 def forward(original: Forward) -> Forward:
-    """HybridBlock.forward and nn.Sequential.forward: run partitioned what can be traced."""
+    """Wrap HybridBlock.forward and nn.Sequential.forward: run partitioned if a trace exists."""
 
     def forward(self: Any, x: Any, *args: Any) -> Any:
         session = active()
@@ -109,7 +108,7 @@ def forward(original: Forward) -> Forward:
 
 
 def _is_candidate(block: Any, args: Sequence[Any], session: Session) -> bool:
-    """Whether to look for a trace: for what a script calls with arrays and never hybridized."""
+    """Whether to look for a trace: the script calls the block with arrays, not hybridized."""
     calls = session.state.depth
     if getattr(block, "_active", False):
         session.state.traces.pop(block, None)
@@ -145,10 +144,10 @@ def _run(block: Any, original: Forward, args: tuple[Any, ...], session: Session)
         arrays, pattern = _arrays(args)
         _check_hooks(inside)
         with state.tracing:
-            found = _find(block, original, inside, pattern, arrays, state)
-        if found.reason is not None:
-            raise UntraceableError(found.reason)
-        return _run_traced(block, original, args, arrays, found, session)
+            known = _find(block, original, inside, pattern, arrays, state)
+        if known.reason is not None:
+            raise UntraceableError(known.reason)
+        return _run_traced(block, original, args, arrays, known, session)
     except UntraceableError as error:
         if autograd.is_recording() and has_parameters:
             _tell(block, str(error), session)
@@ -164,24 +163,24 @@ def _run_traced(
     original: Forward,
     args: tuple[Any, ...],
     arrays: Sequence[Any],
-    found: _Trace,
+    known: _Trace,
     session: Session,
 ) -> Any:
-    """The results of a call. Raises UntraceableError if the trace computes something else."""
-    assert found.graph is not None and found.partitioned is not None
-    graph, partitioned, state = found.graph, found.partitioned, session.state
+    """Return a call's results. Raises UntraceableError if the trace computes something else."""
+    assert known.graph is not None and known.partitioned is not None
+    graph, partitioned, state = known.graph, known.partitioned, session.state
     signature = _signature(graph, arrays)
     results = None
     if partitioned.wanted() or _is_divided(arrays):
         first = _First(block, original, args, arrays, session)
-        if signature not in found.checked and _can_be_tiled(partitioned.parameters, arrays):
-            if found.check == _SHAPES:
-                eager = first.compare_shapes(found)
-                found.checked.add(signature)
+        if signature not in known.checked and _can_be_tiled(partitioned.parameters, arrays):
+            if known.check == _SHAPES:
+                eager = first.compare_shapes(known)
+                known.checked.add(signature)
                 return eager
-            if type(block).__module__ != gluon_loss.__name__:  # reading the outputs of a net whole
-                first.compare(found)
-            found.checked.add(signature)
+            if type(block).__module__ != gluon_loss.__name__:  # would gather the outputs of a net
+                first.compare(known)
+            known.checked.add(signature)
         if all(parameter._data is not None for parameter in partitioned.parameters):
             results = partitioned.run(arrays, session)
     if results is None:
@@ -192,7 +191,7 @@ def _run_traced(
 
 
 class _First:
-    """The first call of a signature: is the block's trace what its code does?"""
+    """The first call of a signature, which checks the trace against the block's code."""
 
     def __init__(
         self,
@@ -205,13 +204,13 @@ class _First:
         self._block, self._original, self._args = block, original, args
         self._arrays, self._session = arrays, session
 
-    def compare(self, found: _Trace) -> None:
-        """Run both. Raises UntraceableError, and leaves all as before, if they differ."""
-        assert found.graph is not None and found.partitioned is not None
-        graph, partitioned = found.graph, found.partitioned
+    def compare(self, known: _Trace) -> None:
+        """Run code and trace. If they differ, undo the calls and raise UntraceableError."""
+        assert known.graph is not None and known.partitioned is not None
+        graph, partitioned = known.graph, known.partitioned
         parameters = list(graph.parameters.values())
         tiled = {parameter.name for parameter in parameters if is_tiled(parameter)}
-        is_training = autograd.is_training() and found.check == _VALUES
+        is_training = autograd.is_training() and known.check == _VALUES
         statistics = set(graph.symbol.list_auxiliary_states())
         if is_training and statistics and any(p._data is None for p in parameters):
             self._run_code(is_training=False)  # initializes them without writing to statistics
@@ -224,7 +223,7 @@ class _First:
         except MXNetError as error:
             if not _is_out_of_memory(error):
                 raise
-            return  # what only fits in parts cannot be compared
+            return  # a block that fits only in parts cannot be compared
         finally:
             saved.restore()
         if results is None:
@@ -232,24 +231,24 @@ class _First:
         text = trace_check.difference(eager, nesting.rebuild(graph.outputs, results))
         partitioned.release_last()
         if text is not None:
-            found.refuse(f"its trace computes something else than its code: {text}")
+            known.refuse(f"its trace computes something else than its code: {text}")
             del results
             for parameter in parameters:
                 if is_tiled(parameter) and parameter.name not in tiled:
                     untile(parameter)
-            raise UntraceableError(str(found.reason))
+            raise UntraceableError(str(known.reason))
 
-    def compare_shapes(self, found: _Trace) -> Any:
-        """Run the code alone, as the script would, and compare what its results look like."""
-        assert found.graph is not None
+    def compare_shapes(self, known: _Trace) -> Any:
+        """Run only the code, as the script would, and compare shapes and types with the trace."""
+        assert known.graph is not None
         with _quietly(self._session.state):
             results = self._original(self._block, *self._args)
         arrays, pattern = nesting.flatten(results)
-        expected = _inferred(found.graph, self._arrays)
-        text = trace_check.difference_of_shapes(arrays, pattern, expected, found.graph.outputs)
+        expected = _inferred(known.graph, self._arrays)
+        text = trace_check.difference_of_shapes(arrays, pattern, expected, known.graph.outputs)
         if text is not None:
-            found.refuse(f"its trace computes something else than its code: {text}")
-            _tell(self._block, str(found.reason), self._session)
+            known.refuse(f"its trace computes something else than its code: {text}")
+            _tell(self._block, str(known.reason), self._session)
         return results
 
     def _run_code(self, *, is_training: bool) -> Any:
@@ -261,14 +260,14 @@ class _First:
 
 
 class _Saved:
-    """Running statistics as they are now."""
+    """A copy of running statistics."""
 
     def __init__(self, parameters: Iterator[Any]) -> None:
         with autograd.pause():
             self._values = [(p, p.data().asnumpy()) for p in parameters if p._data is not None]
 
     def restore(self) -> None:
-        """Set those back that have changed."""
+        """Set changed statistics back."""
         with autograd.pause():
             for parameter, before in self._values:
                 if parameter.data().asnumpy().tobytes() != before.tobytes():
@@ -277,10 +276,10 @@ class _Saved:
 
 @contextlib.contextmanager
 def _quietly(state: State, *, handled: bool = True, checking: bool = False) -> Iterator[None]:
-    """In this context blocks run as they are.
+    """Run blocks as they are inside this context.
 
-    handled: whether the user need not be told.
-    checking: whether hybridized ones do, too.
+    handled: whether the user need not be warned.
+    checking: whether hybridized blocks run as they are, too.
     """
     calls = state.depth
     before = calls.quiet, calls.untold, calls.checking
@@ -299,34 +298,34 @@ def _find(
     arrays: Sequence[Any],
     state: State,
 ) -> _Trace:
-    """The trace that holds now, made if there is none."""
+    """Return the trace that holds now; make it if there is none."""
     known: Known = state.traces.setdefault(block, Known())
     key = [pattern, autograd.is_training(), autograd.is_recording(), *attributes.read(inside)]
-    for found in known.traces:
-        if found.key == key and attributes.read_sources(found.sources) == found.values:
-            if found is not known.traces[0]:
-                known.traces.remove(found)
-                known.traces.insert(0, found)
-            return found
+    for kept in known.traces:
+        if kept.key == key and attributes.read_sources(kept.sources) == kept.values:
+            if kept is not known.traces[0]:
+                known.traces.remove(kept)
+                known.traces.insert(0, kept)
+            return kept
     sources = attributes.sources(inside)
-    made = _Trace(key, sources, attributes.read_sources(sources))
+    new = _Trace(key, sources, attributes.read_sources(sources))
     if len(known.traces) >= _MAX_TRACES:
-        made.refuse(_RESTLESS)
-        return made
+        new.refuse(_RESTLESS)
+        return new
     try:
-        made.graph = trace(block, original, pattern, arrays)
+        new.graph = trace(block, original, pattern, arrays)
     except UntraceableError as error:
-        made.refuse(str(error))
+        new.refuse(str(error))
     else:
-        made.check = _kind_of_check(made.graph, state)
-        made.partitioned = _equal_one(made.graph, known) or PartitionedBlock(made.graph)
+        new.check = _kind_of_check(new.graph, state)
+        new.partitioned = _equal_one(new.graph, known) or PartitionedBlock(new.graph)
         block.apply(untie)
-    known.traces.insert(0, made)
-    return made
+    known.traces.insert(0, new)
+    return new
 
 
 def _equal_one(graph: Graph, known: Known) -> Optional[PartitionedBlock]:
-    """What runs an equal graph, for another mode or value that makes no difference to it."""
+    """The block that runs an equal graph, traced in another mode or with other values."""
     text = symbol_text(graph.symbol)
     for other in known.traces:
         if (
@@ -339,7 +338,7 @@ def _equal_one(graph: Graph, known: Known) -> Optional[PartitionedBlock]:
 
 
 def _kind_of_check(graph: Graph, state: State) -> str:
-    """How to compare without drawing random numbers, which are the script's."""
+    """Choose a check that draws none of the script's random numbers."""
     draws = {_draws(op, attrs, state) for op, attrs in graph.operators()}
     if "always" in draws or graph.reads_recording:
         return _SHAPES
@@ -349,7 +348,7 @@ def _kind_of_check(graph: Graph, state: State) -> str:
 
 
 def _draws(op: str, attrs: Any, state: State) -> str:
-    """When an operator draws random numbers, or is one of the script's own, in Python."""
+    """When an operator draws random numbers; "always" also for operators written in Python."""
     if op == "Dropout":
         drops = float(attrs.get("p", 0.5)) > 0
         return (
@@ -402,8 +401,8 @@ def _is_whole(block: Any) -> bool:
 
 
 def _parameters(inside: Sequence[Any]) -> list[Any]:
-    found = {id(p): p for block in inside for p in block._reg_params.values()}
-    return list(found.values())
+    by_id = {id(p): p for block in inside for p in block._reg_params.values()}
+    return list(by_id.values())
 
 
 def _arrays(args: tuple[Any, ...]) -> tuple[list[Any], Any]:
@@ -414,14 +413,14 @@ def _arrays(args: tuple[Any, ...]) -> tuple[list[Any], Any]:
 
 
 def _check_hooks(inside: Sequence[Any]) -> None:
-    """Raise UntraceableError for hooks that would only see symbols, and once."""
+    """Raise UntraceableError for hooks: tracing would call them once, with symbols."""
     for block in inside[1:]:
         if block._forward_hooks or block._forward_pre_hooks:
             raise UntraceableError(_HOOKS.format(block.name))
 
 
 def _can_be_tiled(parameters: Iterable[Any], arrays: Sequence[Any]) -> bool:
-    """Whether there is a call to compare: of what cannot be tiled the block says why."""
+    """Whether the block can run partitioned; if not, its run says why."""
     try:
         for parameter in parameters:
             if not is_tiled(parameter) and parameter._data is not None:

@@ -31,10 +31,10 @@ from .state import State
 
 __all__ = ["READERS", "explaining", "explaining_once", "naming", "settle", "settling"]
 
-# The functions that a script reads arrays with.
+# The functions by which a script reads arrays.
 READERS = ("MXNDArraySyncCopyToCPU", "MXNDArrayWaitToRead", "MXNDArrayWaitAll", "MXNDArraySave")
-_FAILED = -1  # what functions of MXNet's library return if they fail
-# Work that takes longer may never end. Its error is then reported later.
+_FAILED = -1  # the status of a function of MXNet's library that fails
+# Work that takes longer may never end; its error is then reported later.
 _PATIENCE_S = 60.0
 
 
@@ -80,10 +80,10 @@ def explaining(original: Callable[[], bytes]) -> Callable[[], bytes]:
 
 @contextlib.contextmanager
 def naming(what: str, session: Session, kind: type[MXNetError] = MXNetError) -> Iterator[None]:
-    """Raise what an operator of tofu's throws in here as an error of `what`, and clear others.
+    """Raise an error that an operator throws in this context as an error of `what`; clear others.
 
     Args:
-        what: what does not work if it throws.
+        what: the action that fails if an operator throws.
         session: the session.
         kind: the error to raise.
     """
@@ -133,10 +133,10 @@ def settle(session: Session) -> str:
         return ""
     for program in programs:
         state.ran.discard(program)
-    found: list[str] = []
+    throwers: list[str] = []
 
     def look() -> None:
-        with contextlib.suppress(MXNetError):  # out of memory, say: nothing is found
+        with contextlib.suppress(MXNetError):  # such as out of memory: nothing is found
             look_further()
 
     def look_further() -> None:
@@ -149,7 +149,7 @@ def settle(session: Session) -> str:
         for look_at in (_failing_operator, _failing_gather):
             where = next(filter(None, (look_at(program, state) for program in programs)), None)
             if where is not None:
-                found.append(where)
+                throwers.append(where)
                 break
         _LIB.MXNDArrayWaitAll()
         error_list.refill()
@@ -157,7 +157,7 @@ def settle(session: Session) -> str:
     looking = threading.Thread(target=look, name="tofu-errors", daemon=True)
     looking.start()
     looking.join(_PATIENCE_S)
-    return f"\ntofu: thrown by {found[0]}" if found else ""
+    return f"\ntofu: thrown by {throwers[0]}" if throwers else ""
 
 
 def _failing_operator(program: Any, _: State) -> Optional[str]:

@@ -39,7 +39,7 @@ class Recorded(Protocol):
         serial: grows with every recording.
         group: recordings of one group push one after the other; None: the order does not
             matter.
-        lead: tells the variable that is the first of its inputs, or None for a computed one.
+        lead: identifies its first input if that is a variable; None for a computed one.
         arrived: set when the callback is ready to push.
     """
 
@@ -58,13 +58,13 @@ class Recorded(Protocol):
         """Make the callback deliver nothing, because its call has already ended."""
 
     def forget_heads(self) -> None:
-        """Drop what a backward call that has failed may have left for this recording."""
+        """Drop gradients that a failed backward call may have left for this recording."""
 
     def wait(self) -> None:
-        """Wait until the callback has pushed; raise what it raised."""
+        """Wait until the callback has pushed; raise its error, if any."""
 
     def let_go(self) -> None:
-        """Drop what only a backward pass needs, if no further one can come."""
+        """Drop the data of backward passes if no further one can come."""
 
 
 class BackwardCalls:
@@ -97,9 +97,9 @@ class BackwardCalls:
         self._recorded.add(recorded)
 
     def free(self) -> None:
-        """Free what recordings keep that no backward call will go through.
+        """Free the data of recordings that no backward call will reach.
 
-        While another thread's backward call frees graphs, there is nothing to look at.
+        Does nothing while another thread's backward call frees graphs.
         """
         free_dropped()
         if self.lock.acquire(blocking=False):
@@ -118,10 +118,10 @@ class BackwardCalls:
 
     def link(self, group: Hashable, context: Any) -> Any:
         """Return the variable that all recordings of a group read."""
-        of_group = self._links.setdefault(group, {})
-        if context not in of_group:
-            of_group[context] = variable(context, "write")[0]
-        return of_group[context]
+        links = self._links.setdefault(group, {})
+        if context not in links:
+            links[context] = variable(context, "write")[0]
+        return links[context]
 
     def run(
         self,
@@ -138,12 +138,12 @@ class BackwardCalls:
             before: called before it.
             after: called after it, once the callbacks have pushed their work.
         """
-        num_variables, found = args[3], args[8]
+        num_variables, results = args[3], args[8]
         with self.lock:
             before()
             for recorded in self.recorded():
                 recorded.forget_heads()
-            # Nothing marks the recordings that autograd.grad (with variables) goes through.
+            # autograd.grad (with variables) marks no recording that it reaches.
             self._caller = None if num_variables else threading.get_ident()
             triggered: list[Recorded] = []
             try:
@@ -161,15 +161,15 @@ class BackwardCalls:
                 self._caller = None
             if status == 0:
                 if num_variables and len(self._recorded):
-                    self._wait_for_results(num_variables, found)
+                    self._wait_for_results(num_variables, results)
                 after()
         return status
 
-    def _find_triggered(self, found: list[Recorded]) -> None:
-        """Append the recordings that a backward call went through and that are not in `found`."""
+    def _find_triggered(self, triggered: list[Recorded]) -> None:
+        """Append the recordings that a backward call has reached since the last query."""
         for each in self.recorded():
             if each.triggered():
-                found.append(each)
+                triggered.append(each)
 
     def release(self, recordings: Sequence[Recorded]) -> None:
         """Let the recordings of a backward call proceed; raise the first error of any."""
@@ -207,8 +207,8 @@ class BackwardCalls:
 def in_operator() -> bool:
     """Whether MXNet runs an operator written in Python on this thread.
 
-    Its code may differentiate something of its own. That is no call of the script's: it must
-    not wait for the one that runs, which may wait for the operator.
+    Such an operator's code may differentiate something of its own. That backward call is not the
+    script's, and must not wait for the script's call, which may wait for the operator.
     """
     frame = sys._getframe()
     while frame.f_back is not None:
@@ -226,9 +226,9 @@ def variable(context: Any, request: str) -> tuple[Any, Any]:
 def _in_order(recordings: Sequence[Recorded]) -> list[Recorded]:
     """The recordings in the order in which MXNet would run their backward passes.
 
-    It computes the gradients of one variable after the other, as they come first in the
-    recordings, each by all that read it, the latest first. What a group shares is read by all
-    of them; but before that, the first one may read a variable of its own.
+    MXNet computes the gradient of one variable after the other, in the order in which recordings
+    first read them; for each variable it runs the recordings that read it, latest first. All
+    recordings of a group read the group's variable, but the first may read one of its own earlier.
     """
     latest_first = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
     earliest = {recorded.group: recorded for recorded in latest_first}

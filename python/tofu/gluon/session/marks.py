@@ -19,12 +19,12 @@ _MARKED, _UNMARKED = ctypes.c_int(1), ctypes.c_int(0)
 
 def marks_of(arrays: Iterable[Any]) -> list[bool]:
     """Whether each array is marked."""
-    found, get = ctypes.c_int(), _LIB.MXNDArrayGetGradState
-    into = ctypes.byref(found)
+    is_marked, get = ctypes.c_int(), _LIB.MXNDArrayGetGradState
+    into = ctypes.byref(is_marked)
     marks = []
     for array in arrays:
         check_call(get(array.handle, into))
-        marks.append(found.value != 0)
+        marks.append(is_marked.value != 0)
     return marks
 
 

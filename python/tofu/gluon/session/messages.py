@@ -1,4 +1,4 @@
-"""What a user is told: one line per partitioned model, one warning per surprise."""
+"""Messages to the user: one line per partitioned model, one warning per surprise."""
 
 from __future__ import annotations
 
@@ -93,13 +93,13 @@ def warn(text: str) -> None:
 
 
 class Partitioned(NamedTuple):
-    """What is told of a partitioned block.
+    """The facts of a message about a partitioned block.
 
     Attributes:
-        name: the block's.
+        name: the block's name.
         operators, parameters: how many it has.
-        fetched_bytes: what workers fetch from each other per step.
-        memory_bytes: what a worker holds, an estimate.
+        fetched_bytes: bytes that workers fetch from each other per step.
+        memory_bytes: bytes that a worker holds, an estimate.
         search_seconds: from graph to plan.
         plan_file: the file of the saved plan that was used instead of a search, or None.
     """
@@ -115,9 +115,9 @@ class Partitioned(NamedTuple):
 
 @contextlib.contextmanager
 def phase(name: str, doing: str, session: Session) -> Iterator[None]:
-    """Count the time of a part of a block's set-up; tell of it if that exceeds two seconds.
+    """Count the time of a part of a block's set-up; name the part if it exceeds two seconds.
 
-    Only a terminal is told, or those who want every detail: logs and pipes get no such lines.
+    Only terminals and the log level debug get such lines.
     """
     begin = time.monotonic()
     timer = threading.Timer(_PATIENCE_S, _log.info, ("%s: %s ...", name, doing))
@@ -156,10 +156,10 @@ def partitioned(
     first: bool,
     plan_file: Optional[Path] = None,
 ) -> None:
-    """Tell what was partitioned over what, when the outermost call of a block returns.
+    """Report a partitioned block when the outermost call of a block returns.
 
-    Later programs of a block, and blocks without parameters (losses), are told only to the
-    curious. With a dump directory the numbers also go to ``summary.json`` there, one line of
+    Later programs of a block, and blocks without parameters (losses), are reported at level debug
+    only. With a dump directory the numbers also go to ``summary.json`` there, one line of
     JSON for every program.
     """
     session.state.partitioned = True
@@ -168,7 +168,7 @@ def partitioned(
         record = {"block": name, "parameters": parameters, **compiled.summary()}
         with open(session.wish.dump_dir / "summary.json", "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
-    found = Partitioned(
+    block = Partitioned(
         name,
         plan.num_operators,
         parameters,
@@ -181,25 +181,25 @@ def partitioned(
         _tell_plan(name, compiled)
     depth = session.state.depth
     if not first or not parameters:
-        _tell(logging.DEBUG, found.name, "", [found], session)
+        _tell(logging.DEBUG, block.name, "", [block], session)
     elif depth.level:
-        depth.partitioned.append(found)
+        depth.partitioned.append(block)
     else:
-        _tell(logging.INFO, found.name, "", [found], session)
+        _tell(logging.INFO, block.name, "", [block], session)
 
 
 def tell_partitioned(name: str, session: Session) -> None:
-    """One line for the blocks that were partitioned inside the call of a block."""
+    """Write one line for the blocks that were partitioned inside the call of a block."""
     depth = session.state.depth
-    found, depth.partitioned = depth.partitioned, []
-    if len(found) == 1:
-        _tell(logging.INFO, found[0].name, "", found, session)
-    elif found:
-        _tell(logging.INFO, name, f"{len(found)} blocks, ", found, session)
+    blocks, depth.partitioned = depth.partitioned, []
+    if len(blocks) == 1:
+        _tell(logging.INFO, blocks[0].name, "", blocks, session)
+    elif blocks:
+        _tell(logging.INFO, name, f"{len(blocks)} blocks, ", blocks, session)
 
 
 def _tell(
-    level: int, name: str, count: str, found: Sequence[Partitioned], session: Session
+    level: int, name: str, count: str, blocks: Sequence[Partitioned], session: Session
 ) -> None:
     _log.log(
         level,
@@ -207,47 +207,47 @@ def _tell(
         "about %s on a worker, %s, set up in %.2f s",
         name,
         count,
-        f"{sum(each.operators for each in found):,}",
-        _in_short(sum(each.parameters for each in found)),
+        f"{sum(each.operators for each in blocks):,}",
+        _in_short(sum(each.parameters for each in blocks)),
         session.workers,
         "" if session.workers == 1 else "s",
         describe_contexts(session.contexts),
-        format_bytes(sum(each.fetched_bytes for each in found)),
-        format_bytes(sum(each.memory_bytes for each in found)),
-        _found_by(found),
+        format_bytes(sum(each.fetched_bytes for each in blocks)),
+        format_bytes(sum(each.memory_bytes for each in blocks)),
+        _found_by(blocks),
         session.state.depth.setup_seconds,
     )
     session.state.depth.setup_seconds = 0.0
 
 
-def _found_by(found: Sequence[Partitioned]) -> str:
-    """Where plans come from: a file, a search, or both."""
-    files = dict.fromkeys(str(each.plan_file) for each in found if each.plan_file)
-    told = [f"plan {path}" for path in files]
-    if any(each.plan_file is None for each in found):
-        seconds = sum(each.search_seconds for each in found if each.plan_file is None)
-        told.append(f"search {seconds:.2f} s")
-    return ", ".join(told)
+def _found_by(blocks: Sequence[Partitioned]) -> str:
+    """The origin of plans: a file, a search, or both."""
+    files = dict.fromkeys(str(each.plan_file) for each in blocks if each.plan_file)
+    origins = [f"plan {path}" for path in files]
+    if any(each.plan_file is None for each in blocks):
+        seconds = sum(each.search_seconds for each in blocks if each.plan_file is None)
+        origins.append(f"search {seconds:.2f} s")
+    return ", ".join(origins)
 
 
 def nothing_partitioned(session: Session) -> bool:
-    """Tell, at the end of a script, if nothing in it was partitioned; whether that is an error."""
+    """Report at a script's end that nothing was partitioned. Returns whether that is an error."""
     if session.state.partitioned:
         return False
-    told = (
+    text = (
         "nothing was partitioned: tofu partitions Gluon blocks that are called under "
         "autograd.record(), and their predictions after that. Modules, symbols and scripts that "
         "never record run as in plain MXNet"
     )
     if session.strict:
-        _log.error("TOFU_STRICT=1: %s", told)
+        _log.error("TOFU_STRICT=1: %s", text)
     else:
-        _log.info("%s", told)
+        _log.info("%s", text)
     return session.strict
 
 
 def gathered(name: str, number: int, tiles: Any, session: Session) -> None:
-    """Tell, once for each output, that a script reads it, which gathers it on one device."""
+    """Report, once for each output, that a script reads it, which gathers it on one device."""
     key = f"gathered {name} {number}"
     if key in session.state.told:
         return
@@ -321,7 +321,7 @@ def untraced(name: str, reason: str, session: Session) -> None:
 
 
 def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:
-    """Warn of operators without a description, and say what they cost."""
+    """Warn of operators without a description, and give the bytes that they cost."""
     # Operators whose gradient runs them again appear as Custom operators in the graph.
     cost_bytes = compiled.searched.operator_bytes([*operators, "Custom"])
     warn(undescribed_text(name, operators, cost_bytes))
@@ -363,8 +363,8 @@ def many_workers(session: Session) -> None:
 
 def replicated(name: str, compiled: Compiled) -> None:
     """Warn of large tensors that every worker stores whole."""
-    found = compiled.searched.indivisible_bytes()
-    sizes = dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    indivisible = compiled.searched.indivisible_bytes()
+    sizes = dict(sorted(indivisible.items(), key=lambda item: (-item[1], item[0])))
     large = {
         tensor: size
         for tensor, size in sizes.items()
@@ -383,12 +383,12 @@ def replicated(name: str, compiled: Compiled) -> None:
 
 
 def left_out(rank: int, path: str) -> None:
-    """Tell, to the curious, that another process writes a checkpoint."""
+    """Report, at level debug, that another process writes a checkpoint."""
     _log.debug("worker process %d leaves %s to process 0", rank, path)
 
 
 def stale_text(parameter: Any) -> str:
-    """What MXNet says of a parameter whose gradient is older than its last update."""
+    """MXNet's warning about a parameter whose gradient is older than its last update."""
     return (
         f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
         "not been updated by backward since last `step`. This could mean a bug in your model "

@@ -30,12 +30,12 @@ class Session:
     Attributes:
         contexts: one MXNet context per worker.
         log_level: one of config.LOG_LEVELS.
-        wish: how to plan; without a limit a worker holds what GPUs have, anything on CPUs.
+        wish: how to plan; without a limit, workers may fill their GPUs, and CPUs have no limit.
         plans: saved plans to use instead of a search, or None.
         strict: whether a block that would run serially is an error.
         timeout_s: for how long a process waits for others, in seconds; 0: without limit.
         hybridize: whether blocks that were never hybridized are traced and partitioned, too.
-        state: all that changes meanwhile.
+        state: everything that changes during the session.
     """
 
     contexts: tuple[Any, ...]
@@ -64,15 +64,15 @@ class Session:
         gpus = number_of_gpus(config)
         plans = plan_file.read(config.plan) if config.plan else None
         workers = number_of_workers(config, plans.workers if plans is not None else ())
-        make = mx.cpu
+        context = mx.cpu
         if uses_gpus(config):
-            make = mx.gpu
+            context = mx.gpu
             _check_gpus(workers, gpus)
             cuda_libraries.check_gpus(range(workers))
         if plans is not None:
             plans.check_workers(workers)
         return cls(
-            contexts=tuple(make(i) for i in range(workers)),
+            contexts=tuple(context(i) for i in range(workers)),
             log_level=config.log_level,
             wish=Wish.of(config),
             plans=plans,
@@ -109,7 +109,7 @@ def looking(
 
 
 def describe_contexts(contexts: tuple[Any, ...]) -> str:
-    """Contexts in short.
+    """Abbreviate contexts.
 
     >>> import mxnet as mx
     >>> describe_contexts((mx.cpu(0), mx.cpu(1), mx.cpu(2)))

@@ -44,10 +44,10 @@ class _Depth(threading.local):
 
     Attributes:
         level: how many have not returned.
-        touched: whether one of these uses trainable parameters eagerly.
-        partitioned: what is to be told of blocks that were partitioned in them.
+        touched: whether one of them uses trainable parameters eagerly.
+        partitioned: blocks that were partitioned in these calls, to be reported.
         quiet: whether blocks that were never hybridized run as they are.
-        untold: whether the user is to be told of these.
+        untold: whether the user is still to be warned of these.
         checking: whether hybridized blocks run as MXNet runs them, too.
         inside: how many blocks that were never hybridized run as they are.
         setup_seconds: spent on setting up what was partitioned since the last message.
@@ -70,8 +70,8 @@ class _Errors(threading.local):
 
     Attributes:
         missing: text to append to it.
-        fault: the text to have instead: a fetch has found no address of its tile.
-        is_named: whether the caller of readers says what has failed: they do not search.
+        fault: text that replaces it: a fetch has found no address of its tile.
+        is_named: whether the caller names what failed, so readers need not search.
     """
 
     missing = ""
@@ -84,19 +84,19 @@ class State:
 
     Attributes:
         blocks: HybridBlock -> its PartitionedBlock.
-        traces: block that was never hybridized -> what tofu.gluon.blocks.unhybridized knows of it.
-        tracing: held while one is traced.
+        traces: block that was never hybridized -> its tofu.gluon.blocks.unhybridized.Known.
+        tracing: held while a block is traced.
         eager: blocks that the user was warned of.
         depth: calls of blocks, by thread.
         tiled: all tiled parameters.
         peeking: whether ``data`` of a tiled parameter may return any array.
         views: the whole arrays handed out for tiles.
-        trainers: those with optimizer states on the workers.
+        trainers: Trainers with optimizer states on the workers.
         running: held while a program's forward pass is pushed, and its inputs must stay.
         calls: recordings and the backward calls that go through them.
-        collected: where a call of autograd.grad collects what recordings deliver, or None.
+        collected: the gradients that recordings deliver to a call of autograd.grad, or None.
         told: reasons for plain fetches that the user was warned of.
-        partitioned: whether anything was.
+        partitioned: whether anything was partitioned.
         plan_matched: whether a training graph had a saved plan.
         plan_missing: whether the user was told of a graph without a saved plan.
         pins_checked: whether the pins were compared with a training graph.
@@ -104,7 +104,7 @@ class State:
         ran: the programs that have run since errors were last cleared.
         gathered: which outputs the script has read since a program ran: program -> number of
             the output -> its name for errors, and where it was gathered.
-        footprints: pool of programs -> what one of them takes, where there is a memory limit.
+        footprints: pool of programs -> the memory of one of them, if there is a limit.
         lookers: callbacks that see what the session plans.
         runs_python: whether a partitioned graph has operators written in Python (Custom).
         undo: functions that restore MXNet, called from last to first.

@@ -30,10 +30,10 @@ _SUFFIX = "tofu-partial"
 
 @contextlib.contextmanager
 def replacing(path: Union[str, os.PathLike[str]]) -> Iterator[str]:
-    """Where to write what is to become the file `path`; it does when this context ends.
+    """Yield a path to write to, which becomes the file `path` when this context ends.
 
-    What is no regular file (a pipe, a URL that MXNet knows), or lies in a folder that takes no
-    new files, is written in place. An error in this context leaves the old file as it was.
+    A target that is no regular file (a pipe, a URL that MXNet knows), or in a folder that takes
+    no new files, is written in place. An error in this context leaves the old file as it was.
     """
     name = os.fspath(path)
     target = os.path.realpath(name)
@@ -55,7 +55,7 @@ def replacing(path: Union[str, os.PathLike[str]]) -> Iterator[str]:
 
 
 def saving_arrays(original: Callable[..., int]) -> Callable[..., int]:
-    """MXNDArraySave, whose first argument is the file's name."""
+    """Wrap MXNDArraySave, whose first argument is the file's name."""
 
     @functools.wraps(original, assigned=(), updated=())
     def save(name: Any, *others: Any) -> int:
@@ -65,7 +65,7 @@ def saving_arrays(original: Callable[..., int]) -> Callable[..., int]:
 
 
 def saving_symbol(original: Callable[..., int]) -> Callable[..., int]:
-    """MXSymbolSaveToFile, whose second argument is the file's name."""
+    """Wrap MXSymbolSaveToFile, whose second argument is the file's name."""
 
     @functools.wraps(original, assigned=(), updated=())
     def save(handle: Any, name: Any) -> int:
@@ -76,15 +76,15 @@ def saving_symbol(original: Callable[..., int]) -> Callable[..., int]:
 
 def is_left_out(path: object) -> bool:
     """Whether another process writes this checkpoint: of several, process 0 does."""
-    found = cluster.connected()
-    if found is None or found.rank == 0:
+    connection = cluster.connected()
+    if connection is None or connection.rank == 0:
         return False
-    messages.left_out(found.rank, str(path))
+    messages.left_out(connection.rank, str(path))
     return True
 
 
 def once(original: Callable[..., None]) -> Callable[..., None]:
-    """A method that saves a checkpoint to the path in its first argument."""
+    """Wrap a method that saves a checkpoint to its first argument: one process writes it."""
 
     @functools.wraps(original)
     def save(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
@@ -99,7 +99,7 @@ class _StatusError(Exception):
 
 
 def _written(write: Callable[[Any], int], name: Any) -> int:
-    """The status of a function of MXNet's library that writes a file."""
+    """Write a file by a function of MXNet's library; return the function's status."""
     status = 0
     with contextlib.suppress(_StatusError), replacing(os.fsdecode(name.value)) as partial:
         status = write(ctypes.c_char_p(os.fsencode(partial)))
@@ -128,15 +128,15 @@ def _partial(target: str) -> str:
 
 
 def _remove_left_over(target: str) -> None:
-    """Remove what processes of this machine that have been killed left of the same file."""
+    """Remove partial files of the same target that killed processes of this machine left."""
     folder, name = os.path.split(target)
     pattern = re.compile(
         re.escape(f".{name}.{socket.gethostname()}-") + rf"(\d+)-\d+\.{re.escape(_SUFFIX)}"
     )
     with contextlib.suppress(OSError):
         for entry in os.listdir(folder):
-            found = pattern.fullmatch(entry)
-            if found is not None and not _is_alive(int(found.group(1))):
+            match = pattern.fullmatch(entry)
+            if match is not None and not _is_alive(int(match.group(1))):
                 os.remove(os.path.join(folder, entry))
 
 
@@ -151,7 +151,7 @@ def _is_alive(process: int) -> bool:
 
 
 def _sync(path: str) -> None:
-    """Bring a file, or a folder's list of names, to the disk, where its file system can."""
+    """Flush a file, or a folder's list of names, to the disk if its file system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -33,7 +33,7 @@ def before_backward(state: State) -> None:
 
 
 def after_backward(state: State) -> None:
-    """Take what the recordings of a backward call have delivered."""
+    """Take the gradients that the recordings of a backward call have delivered."""
     for parameter in _receivers(state):
         if state.collected is None:
             parameter._tofu.gradients.after_backward()
@@ -78,28 +78,28 @@ def _grad_of_tiles(
     delivered: Parts = {}
     state.collected = delivered
     try:
-        found = iter(original([*flat, *sentinels]))
+        computed = iter(original([*flat, *sentinels]))
     finally:
         state.collected = None
-    of_each = [[next(found) for _ in arrays] for arrays in known]
+    gradients_of_each = [[next(computed) for _ in arrays] for arrays in known]
     return [
         gradients[0] if owner is None else _result(array, owner, gradients, delivered)
-        for (array, owner), gradients in zip(asked, of_each)
+        for (array, owner), gradients in zip(asked, gradients_of_each)
     ]
 
 
 def _owners(state: State, arrays: Sequence[Any]) -> list[Any]:
     """For each array, the tiled parameter that it is the value or a tile of, or None."""
     by_tile = {id(tile): p for p in state.tiled for tile in p._data or ()}
-    found = [parameter_of(array) or by_tile.get(id(array)) for array in arrays]
-    return [owner if is_tiled(owner) else None for owner in found]
+    owners = [parameter_of(array) or by_tile.get(id(array)) for array in arrays]
+    return [owner if is_tiled(owner) else None for owner in owners]
 
 
 def _sentinels(state: State, heads: Sequence[Any]) -> list[Any]:
     """The sentinels of the recordings that compute the heads."""
     inputs = set().union(*map(autograd_hooks.inputs_of, heads))
-    found = (recorded.sentinel_in(inputs) for recorded in state.calls.recorded())
-    return [sentinel for sentinel in found if sentinel is not None]
+    sentinels = (recorded.sentinel_in(inputs) for recorded in state.calls.recorded())
+    return [sentinel for sentinel in sentinels if sentinel is not None]
 
 
 def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) -> Any:

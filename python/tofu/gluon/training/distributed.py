@@ -60,7 +60,7 @@ class _Slot:
 
 @dataclasses.dataclass(eq=False)
 class _Connection:
-    """What tofu keeps for one Trainer, as its attribute ``_tofu_connection``."""
+    """A Trainer's connection, its attribute ``_tofu_connection``."""
 
     cluster: Cluster
     elementwise: bool
@@ -68,7 +68,7 @@ class _Connection:
     steps: int = 0
 
     def __reduce__(self) -> Any:
-        # A copy of a Trainer, which a copy of its parameter brings with it, has none.
+        # Copying a parameter copies its Trainer; the copy has no connection.
         return type(None), ()
 
 
@@ -78,9 +78,9 @@ def is_distributed(trainer: Any) -> bool:
 
 
 def of(trainer: Any) -> Optional[_Connection]:
-    """What tofu keeps for a distributed Trainer, or None."""
-    found: Optional[_Connection] = getattr(trainer, "_tofu_connection", None)
-    return found
+    """The connection of a distributed Trainer, or None."""
+    connection: Optional[_Connection] = getattr(trainer, "_tofu_connection", None)
+    return connection
 
 
 def check_kind(trainer: Any, kvstore: Any) -> None:
@@ -124,24 +124,24 @@ def connect(trainer: Any, original: Callable[[Any], None], session: Session) -> 
             "the exchange of weights and gradients in one message; leave it out"
         )
     params = trainer._kvstore_params
-    found = cluster.connected()
+    connected = cluster.connected()
 
-    def make() -> Any:
+    def make_kvstore() -> Any:
         with peeking(session.state):  # MXNet looks at sizes alone
             original(trainer)
         return trainer._kvstore
 
-    if found is None:
+    if connected is None:
         if isinstance(params["kvstore"], str):
             cluster.check_environment(_kind(params["kvstore"]))
-        found = Cluster(make, session.timeout_s)
+        connected = Cluster(make_kvstore, session.timeout_s)
     else:
-        _share(found, params)
-        with found.watchdog.waiting("the servers"):
-            make()
-    found.has_optimizer |= bool(trainer._update_on_kvstore)
+        _share(connected, params)
+        with connected.watchdog.waiting("the servers"):
+            make_kvstore()
+    connected.has_optimizer |= bool(trainer._update_on_kvstore)
     elementwise = updates_elementwise(trainer._optimizer, session.contexts[0])
-    trainer._tofu_connection = _Connection(found, elementwise)
+    trainer._tofu_connection = _Connection(connected, elementwise)
     if trainer._update_on_kvstore and not elementwise:
         messages.warn(
             f"{type(trainer._optimizer).__name__} does not update every element by itself: each "
@@ -214,10 +214,10 @@ def allreduce(trainer: Any) -> None:
 
 
 def update_on_servers(trainer: Any, ignore_stale_grad: bool) -> None:
-    """Send the gradients to the servers, and get the weights that their optimizer has made.
+    """Send the gradients to the servers, and get the weights that their optimizer has updated.
 
     Raises:
-        UserWarning: a gradient is stale, and that is not to be ignored. Nothing is sent then.
+        UserWarning: a gradient is stale, and `ignore_stale_grad` is off. Nothing is sent then.
     """
     own = of(trainer)
     assert own is not None
@@ -257,20 +257,20 @@ def _kind(kvstore: Any) -> str:
     return kind.lower() if isinstance(kind, str) else ""
 
 
-def _share(found: Cluster, params: dict[str, Any]) -> None:
+def _share(connected: Cluster, params: dict[str, Any]) -> None:
     """Let one more Trainer use the connection."""
     kvstore, on_servers = params["kvstore"], params["update_on_kvstore"]
-    if not isinstance(kvstore, str) and kvstore is not found.kvstore:
+    if not isinstance(kvstore, str) and kvstore is not connected.kvstore:
         raise ConfigError(
             "gluon.Trainer(kvstore=...): a second distributed kvstore in this process; MXNet "
             "connects once. Give all Trainers the same kvstore object, or the same name"
         )
-    if found.has_optimizer or on_servers:
+    if connected.has_optimizer or on_servers:
         raise ConfigError(
             "gluon.Trainer: MXNet's servers have one optimizer, and this process has several "
             "distributed Trainers; expected update_on_kvstore=False for each of them"
         )
-    params.update(kvstore=found.kvstore, update_on_kvstore=False)
+    params.update(kvstore=connected.kvstore, update_on_kvstore=False)
 
 
 def _tile_groups(
@@ -279,10 +279,10 @@ def _tile_groups(
     """The workers that hold each tile; () for a parameter that is sent whole."""
     if not is_tiled(parameter) or (on_servers and not own.elementwise):
         return ()
-    found: dict[Any, list[int]] = {}
+    workers_of: dict[Any, list[int]] = {}
     for worker, box in enumerate(parameter._tofu.layout.boxes):
-        found.setdefault(box, []).append(worker)
-    return tuple(map(tuple, found.values()))
+        workers_of.setdefault(box, []).append(worker)
+    return tuple(map(tuple, workers_of.values()))
 
 
 def _check_agreement(trainer: Any, own: _Connection, ready: Sequence[Any]) -> None:
@@ -316,28 +316,29 @@ def _fresh(trainer: Any, *, check: bool = False) -> list[tuple[int, Any]]:
     Others are left alone in all processes: a step of one process that the others do not take
     is noticed after TOFU_TIMEOUT seconds.
     """
-    found = []
+    fresh = []
     for index, parameter in enumerate(trainer._params):
         if parameter.grad_req == "null":
             continue
         if parameter._data is None:
             parameter.list_grad()  # raises what MXNet says of such a parameter
         if all(array._fresh_grad for array in parameter._data):
-            found.append((index, parameter))
+            fresh.append((index, parameter))
         elif check:
             raise UserWarning(messages.stale_text(parameter))
-    return found
+    return fresh
 
 
 def _gradients(parameter: Any) -> list[Any]:
-    found: list[Any] = parameter._tofu.gradients.tiles() if is_tiled(parameter) else parameter._grad
-    return found
+    tiled = is_tiled(parameter)
+    tiles: list[Any] = parameter._tofu.gradients.tiles() if tiled else parameter._grad
+    return tiles
 
 
 def _exchange(
     own: _Connection, index: int, gradients: Sequence[Any], outs: Sequence[Any]
 ) -> list[Any]:
-    """Push gradients under a parameter's keys, and pull; what is written."""
+    """Push gradients under a parameter's keys, and pull. Returns the arrays that are written."""
     slot = own.slots[index]
     written = []
     for key, workers in zip(slot.keys, slot.workers or ((0,),)):

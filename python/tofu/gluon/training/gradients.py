@@ -50,7 +50,7 @@ class Spread(Protocol):
     def update_layout(self) -> Any:
         """The box of the part that every worker updates."""
 
-    def parts_of(self, tiles: list[Any], layout: Any, wanted: Any) -> list[Any]:
+    def parts_of(self, tiles: list[Any], layout: Any, target: Any) -> list[Any]:
         """Return the tiles of one layout in another one, to read."""
 
     def relay(self, tiles: Sequence[Any], layout: Any, out: Sequence[Any]) -> None:
@@ -93,7 +93,7 @@ class Gradients:
         self._home = home
         self._has_memory = has_memory
         self._lent: Optional[list[Any]] = None
-        self._layout: Any = None  # of what is lent
+        self._layout: Any = None  # of the lent arrays
         self._lender: Any = None
         self._is_gone = False
         self._is_kept = False
@@ -149,10 +149,10 @@ class Gradients:
         return self._home, self._state.layout
 
     def read(self) -> None:
-        """A script is about to read the gradient.
+        """Prepare for a script that reads the gradient.
 
-        If no program lends it now, then in the next step it would be gone at this point of
-        the script. So it is kept from now on.
+        If no program lends it now, it would be gone at this point of the next step. So it is
+        kept from now on.
 
         Raises:
             GradientError: it is gone.
@@ -218,16 +218,16 @@ class Gradients:
             serial: the recording's serial number.
             tiles: arrays that the lender may overwrite after ``reclaim``.
             lender: the program that owns them; None if they are never overwritten.
-            layout: theirs; None: the parameter's.
+            layout: the layout of the tiles; None: the parameter's.
         """
-        found = None if lender is None else weakref.ref(lender)
+        lender_of_part = None if lender is None else weakref.ref(lender)
         layout = self._state.layout if layout is None else layout
-        self._parts.append(_Part(serial, list(tiles), layout, found))
+        self._parts.append(_Part(serial, list(tiles), layout, lender_of_part))
 
     def take_parts(self) -> list[tuple[list[Any], Any]]:
         """Return and forget the parts that a backward call delivered; restore the marks.
 
-        Computes nothing: MXNet has not returned what ``autograd.grad`` asked for, and has it
+        Computes nothing: the results of ``autograd.grad``, which MXNet has not returned yet, lie
         where it puts the results of operators.
 
         Returns:

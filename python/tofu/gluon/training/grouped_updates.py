@@ -29,7 +29,7 @@ __all__ = ["Call", "Job", "Tile", "calls_for", "group_tiles", "is_grouped"]
 
 Job = tuple[int, Any, Any]  # index, gradient, weight, in the order of an updater's arguments
 
-_AT_MOST = 60  # what MXNet's operator has places for
+_AT_MOST = 60  # weights that one call of MXNet's operator takes
 # Elements of the largest weight, times weights. With 2^15 to 2^18, the update of ResNet-50 takes
 # two thirds of the time that it takes with MXNet's groups.
 _ELEMENTS = 1 << 16
@@ -37,13 +37,13 @@ _ELEMENTS = 1 << 16
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """What a worker updates of a weight.
+    """The part of a weight that a worker updates.
 
     Attributes:
-        index: of the weight in its Trainer.
+        index: the weight's index in its Trainer.
         dtype: its data type.
-        shape: that of the first worker's part.
-        is_copied: whether a worker updates a copy, or reads one of the gradient.
+        shape: the shape of the first worker's part.
+        is_copied: whether a worker updates a copy of its part, or reads a copy of the gradient.
     """
 
     index: int
@@ -65,14 +65,14 @@ class Call(NamedTuple):
 
 
 def calls_for(optimizer: Any, devices: Sequence[int], tiles: Sequence[Tile]) -> list[Call]:
-    """The calls that update tiles, in groups or as the optimizer does.
+    """Return the calls that update tiles, in groups or as the optimizer does.
 
-    The former have been counted when this returns, and must be made.
+    Calls in groups are counted when this returns, and must be made.
 
     Args:
         optimizer: the updaters', with the states of all tiles.
         devices: for which devices the optimizer counts updates, one per worker.
-        tiles: those of one worker.
+        tiles: the tiles of one worker.
     """
     dtypes = [tile.dtype for tile in tiles]
     calls = _mxnets_calls(optimizer, dtypes)
@@ -88,9 +88,9 @@ def calls_for(optimizer: Any, devices: Sequence[int], tiles: Sequence[Tile]) -> 
         for device in devices:
             optimizer._set_current_context(device)
             optimizer._update_count(indices)
-        found = zip(optimizer._get_lrs(indices), optimizer._get_wds(indices))
-        for number, both in zip(numbers, found):
-            rates[number] = both
+        pairs = zip(optimizer._get_lrs(indices), optimizer._get_wds(indices))
+        for number, pair in zip(numbers, pairs):
+            rates[number] = pair
     return [
         Call(group, functools.partial(_by_sgd, dtypes[group[0]], [rates[each] for each in group]))
         for group in group_tiles(dtypes, [tile.shape for tile in tiles])

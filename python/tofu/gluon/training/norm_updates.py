@@ -37,7 +37,7 @@ class Spread:
     boxes: Sequence[Any]
 
     def sum_of_squares(self, tiles: Sequence[Any]) -> list[Any]:
-        """That of the whole tensor, one array of one number per worker."""
+        """The sum over the whole tensor: one array of one number per worker."""
         distinct = dict(zip(self.boxes, tiles))
         where = tiles[0].context
         parts = [nd.square(nd.norm(tile)).as_in_context(where) for tile in distinct.values()]
@@ -52,7 +52,7 @@ Rule = Callable[[Any, Sequence[Spread], Count], None]
 
 
 def rule_for(optimizer: Any) -> Optional[Rule]:
-    """How to update tiles with an optimizer; None where no rule is known."""
+    """The rule by which an optimizer updates tiles; None if none is known."""
     return _RULES.get(type(optimizer))
 
 
@@ -81,8 +81,8 @@ def _lamb_one(optimizer: Any, tensor: Spread) -> None:
         for master, gradient, pair in zip(masters, gradients, moments)
     ]
     norms = [map(nd.sqrt, tensor.sum_of_squares(each)) for each in (masters, steps)]
-    for master, step, of_master, of_step in zip(masters, steps, *norms):
-        nd.lamb_update_phase2(master, step, of_master, of_step, out=master, **second)
+    for master, step, master_norm, step_norm in zip(masters, steps, *norms):
+        nd.lamb_update_phase2(master, step, master_norm, step_norm, out=master, **second)
     _set_weights(tensor, masters)
 
 
@@ -112,9 +112,9 @@ def _lars_one(
     if not name.endswith(("gamma", "beta", "bias")):
         squares = zip(*(tensor.sum_of_squares(each) for each in (tensor.weights, tensor.gradients)))
         for rate, decay, both in zip(rates, decays, squares):
-            of_weight, of_gradient = (each.astype("float32") for each in both)
+            weight_square, gradient_square = (each.astype("float32") for each in both)
             scaling = {key: getattr(optimizer, key) for key in ("eta", "eps", "rescale_grad")}
-            nd.multi_lars(rate, of_weight, of_gradient, decay, out=rate, **scaling)
+            nd.multi_lars(rate, weight_square, gradient_square, decay, out=rate, **scaling)
     mixed, has_momentum = _is_mixed(optimizer, tensor), optimizer.momentum > 0
     update = {
         (False, False): nd.preloaded_multi_sgd_update,
@@ -143,7 +143,7 @@ def _lbsgd(optimizer: Any, tensors: Sequence[Spread], count: Count) -> None:
         sums = [optimizer._cumulate_gradient(g, key) for g, key in zip(gradients, keys)]
         if sums[0]["num_cums"] % optimizer.batch_scale:
             continue  # MXNet's update has a rate of 0 here
-        gradients = [found["cum_grad"] / optimizer.batch_scale for found in sums]
+        gradients = [each["cum_grad"] / optimizer.batch_scale for each in sums]
         if optimizer.warmup_strategy == "lars":
             lr *= _trust(each, masters, gradients, wd)
         else:
@@ -164,16 +164,17 @@ def _lbsgd(optimizer: Any, tensors: Sequence[Spread], count: Count) -> None:
 
 def _trust(tensor: Spread, weights: Sequence[Any], gradients: Sequence[Any], wd: float) -> float:
     """LBSGD's factor of the learning rate."""
-    of_weight, of_gradient = (
+    weight_square, gradient_square = (
         float(tensor.sum_of_squares(tiles)[0].asscalar()) for tiles in (weights, gradients)
     )
-    return min(max(math.sqrt(of_weight / (of_gradient + wd * of_weight + 1e-18)), 0.01), 100.0)
+    ratio = weight_square / (gradient_square + wd * weight_square + 1e-18)
+    return min(max(math.sqrt(ratio), 0.01), 100.0)
 
 
 def _in_single_precision(
     optimizer: Any, tensor: Spread
 ) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-    """Weights, gradients and states: of weights in half precision the masters, and theirs.
+    """Weights, gradients and states; for weights in half precision, those of their masters.
 
     MXNet's own LAMB operators for masters leave the moments as they were.
     """
@@ -184,7 +185,7 @@ def _in_single_precision(
 
 
 def _set_weights(tensor: Spread, masters: Sequence[Any]) -> None:
-    """Round the masters to the weights, where these are others."""
+    """Round masters to the weights, unless these are the same arrays."""
     for weight, master in zip(tensor.weights, masters):
         if master is not weight:
             nd.cast(master, dtype=weight.dtype, out=weight)

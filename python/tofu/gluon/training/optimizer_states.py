@@ -26,24 +26,24 @@ def make_states(
     Args:
         optimizer: the Trainer's.
         updaters: one per worker.
-        parameters: index, parameter, and what each worker updates of it.
+        parameters: index, parameter, and the part of it that each worker updates.
 
     Raises:
-        MXNetError: one cannot be made, most likely for want of memory.
+        MXNetError: a state cannot be made, most likely for want of memory.
     """
-    made = []
+    new_states = []
     for index, parameter, parts in parameters:
         for updater, tile in zip(updaters, parts):
             if index in updater.states:
                 continue
             with _naming(parameter, tile.context):
                 state = optimizer.create_state_multi_precision(index, tile)
-            made.append((updater, index, parameter, tile.context, state))
-    for _, _, parameter, where, state in made:
+            new_states.append((updater, index, parameter, tile.context, state))
+    for _, _, parameter, where, state in new_states:
         with _naming(parameter, where):
             for array in _arrays(state):
                 array.wait_to_read()
-    for updater, index, _, _, state in made:
+    for updater, index, _, _, state in new_states:
         updater.states[index] = state
         updater.states_synced[index] = True
 

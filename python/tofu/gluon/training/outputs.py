@@ -1,7 +1,7 @@
 """Outputs of partitioned blocks: tiles until the script reads them.
 
-A block returns an NDArray without memory of its own. What a script mostly does with it is to
-hand it to another block, a loss above all, which takes the tiles. MXNet's functions take an
+A block returns an NDArray without memory of its own. A script mostly hands it to another block,
+such as a loss, which takes the tiles. MXNet's functions take an
 array by its attribute ``handle``. Until something reads it, that holds a ``Delivered``; then it
 becomes a handle, made from the tiles (``Memory.gather``).
 
@@ -11,9 +11,9 @@ for the output:
     the block ──> token ──> the next block          hands tiles of the gradient over
                     └─────> the whole array         hands over what autograd has computed
 
-A token's gradient is of no use but for its time: MXNet calls the block's backward pass when
-everything that reads the token is through. By then these have put their parts of the output's
-gradient into its ``HeadGradient``.
+Only the time of a token's gradient matters, not its value: MXNet calls the block's backward pass
+when everything that reads the token is done. By then the readers have put their parts of the
+output's gradient into its ``HeadGradient``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Division(NamedTuple):
 
     Attributes:
         layout: the box of each worker's tile.
-        parts: into how many parts each step of the plan that made it cuts.
+        parts: the number of parts per step of the plan that made it.
     """
 
     layout: Any
@@ -68,11 +68,11 @@ class Division(NamedTuple):
 
 
 class HeadGradient:
-    """The gradient of one output, gathered from all that reads it, in one backward pass.
+    """The gradient of one output in one backward pass, added up over all readers.
 
     Args:
-        backend: the other layers.
-        contexts: the workers'.
+        backend: the functions of other layers.
+        contexts: the workers' contexts.
     """
 
     def __init__(self, backend: Backend, contexts: tuple[Any, ...]) -> None:
@@ -83,33 +83,33 @@ class HeadGradient:
         self._error: Optional[Exception] = None
 
     def add(self, serial: int, part: Any) -> None:
-        """Add what one reader has computed.
+        """Add the part that one reader has computed.
 
         Args:
             serial: the reader's number. The latest comes first in sums, as in MXNet's.
-            part: a whole array, or tiles, that stay as they are until ``is_empty``.
+            part: a whole array or tiles, unchanged until ``is_empty``.
         """
         self._parts.append((serial, part))
 
     def fail(self, error: Exception) -> None:
-        """Have ``take`` raise what went wrong in a reader."""
+        """Have ``take`` raise a reader's error."""
         self._error = error
 
     def is_empty(self) -> bool:
-        """Whether all that was added is taken, and no longer read."""
+        """Whether every part is taken, and no longer read."""
         return not (self._parts or self._is_taken)
 
     def clear(self) -> None:
-        """Forget what was added: it is used, or a backward call that failed has left it."""
+        """Forget the parts: they are used, or left by a backward call that failed."""
         self._parts, self._is_taken, self._error = [], False, None
 
     def take(self, layout: Any) -> Optional[Any]:
         """The sum, as a whole array or as tiles; None if nothing was added.
 
-        These may lie with the program of a reader, so call ``clear`` when all that reads them
-        is pushed to the engine. Until then another thread must not run that program.
+        Tiles may lie in the memory of a reader's program, so call ``clear`` when all operators
+        that read them are pushed to the engine. Until then no thread may run that program.
 
-        layout: how the output is divided; sums are.
+        layout: how the output, and so the sum, is divided.
         """
         error, parts = self._error, self._parts
         self._parts, self._error, self._is_taken = [], None, True
@@ -137,14 +137,14 @@ class Memory:
     """The value of one output: tiles, and from the first time it is read, a whole array.
 
     Attributes:
-        lender: what returns the program that the tiles lie with, or None.
+        lender: returns the program in whose memory the tiles lie, or None.
 
     Args:
         what: a name for the output, for errors.
         tiles: its tiles, in arrays that a program may overwrite after ``keep``.
-        parts: into how many parts each step of the plan that made them cuts.
-        context: the script's.
-        backend: the other layers.
+        parts: the number of parts per step of the plan that made them.
+        context: the script's context.
+        backend: the functions of other layers.
         on_gather: called with the tiles when the value is gathered.
     """
 
@@ -218,13 +218,13 @@ class Memory:
 
 @dataclasses.dataclass(eq=False)
 class Delivered:
-    """What an output stands for, and what is known of it without its values.
+    """The content of an output that nothing has read: all but its values.
 
     Attributes:
         memory: its value. Detached arrays share it.
         token: stands for it in autograd's graph; None where it is not in one.
-        gradient: where readers put the gradient.
-        serial: the number of the recording that has made it.
+        gradient: collects the gradient from readers.
+        serial: the number of the recording that made it.
     """
 
     memory: Memory
@@ -247,21 +247,21 @@ class Delivered:
 
     @property
     def context(self) -> Any:
-        """Where it would be gathered."""
+        """The context on which it would be gathered."""
         return self.memory.context
 
 
 def look(array: Any) -> Any:
-    """The ``Delivered`` of an output that nothing has read; other arrays as they are."""
+    """The ``Delivered`` of an output that nothing has read; any other array itself."""
     if type(array) is not NDArray:
         return array
-    found = _HANDLE.__get__(array)
-    return found if isinstance(found, Delivered) else array
+    delivered = _HANDLE.__get__(array)
+    return delivered if isinstance(delivered, Delivered) else array
 
 
-def token(found: Any) -> Any:
-    """What stands for an array, as ``look`` returns it, in autograd's graph, or None."""
-    return found.token if isinstance(found, Delivered) else found
+def token(looked: Any) -> Any:
+    """The array that stands for `looked` in autograd's graph, or None."""
+    return looked.token if isinstance(looked, Delivered) else looked
 
 
 def is_divided(array: Any) -> bool:
@@ -269,26 +269,26 @@ def is_divided(array: Any) -> bool:
     return look(array) is not array
 
 
-def division(found: Any) -> Optional[Division]:
-    """How an array, as ``look`` returns it, is divided; None for whole ones."""
-    if not isinstance(found, Delivered):
+def division(looked: Any) -> Optional[Division]:
+    """The division of `looked`; None for whole arrays."""
+    if not isinstance(looked, Delivered):
         return None
-    return Division(found.memory.layout, found.memory.parts)
+    return Division(looked.memory.layout, looked.memory.parts)
 
 
-def lender(found: Any) -> Optional[Any]:
-    """The program that the tiles of an array, as ``look`` returns it, lie with, or None."""
-    return found.memory.lender() if isinstance(found, Delivered) else None
+def lender(looked: Any) -> Optional[Any]:
+    """The program in whose memory the tiles of `looked` lie, or None."""
+    return looked.memory.lender() if isinstance(looked, Delivered) else None
 
 
-def value(found: Any) -> Any:
-    """The tiles of an array, as ``look`` returns it, or the whole array."""
-    return found.memory.value() if isinstance(found, Delivered) else found
+def value(looked: Any) -> Any:
+    """The tiles of `looked`, or the whole array."""
+    return looked.memory.value() if isinstance(looked, Delivered) else looked
 
 
-def slot(found: Any) -> Optional[HeadGradient]:
-    """Where the gradient of an array, as ``look`` returns it, goes; None: to autograd."""
-    return found.gradient if isinstance(found, Delivered) else None
+def slot(looked: Any) -> Optional[HeadGradient]:
+    """The collector of the gradient of `looked`; None if autograd collects it."""
+    return looked.gradient if isinstance(looked, Delivered) else None
 
 
 def make_output(
@@ -297,12 +297,12 @@ def make_output(
     gradient: Optional[HeadGradient] = None,
     serial: int = -1,
 ) -> Any:
-    """What a block returns: an NDArray.
+    """Make the NDArray that a block returns.
 
     Args:
         memory: its value.
-        token: what stands for it in autograd's graph, or None.
-        gradient: where readers put its gradient.
+        token: stands for it in autograd's graph; None if it is not recorded.
+        gradient: collects its gradient from readers.
         serial: the number of its recording.
     """
     return _output(Delivered(memory, token, gradient, serial))
@@ -321,44 +321,48 @@ def _output(delivered: Delivered) -> Any:
     return array
 
 
-def _read(array: Any, found: Delivered) -> Any:
+def _read(array: Any, delivered: Delivered) -> Any:
     """Gather an output, and give it the handle that MXNet's block would have returned."""
-    with found.memory.lock:
+    with delivered.memory.lock:
         handle = _HANDLE.__get__(array)
-        if handle is not found:
+        if handle is not delivered:
             return handle  # another thread was first
-        whole = found.memory.gather()
+        whole = delivered.memory.gather()
         handle = NDArrayHandle()
         check_call(_LIB.MXNDArrayDetach(whole.handle, ctypes.byref(handle)))
-        if found.token is not None:
-            _record(found, handle)
+        if delivered.token is not None:
+            _record(delivered, handle)
         _HANDLE.__set__(array, handle)
         return handle
 
 
 @functools.cache
 def _teach() -> None:
-    """Teach MXNet's class of arrays what an output is.
+    """Teach MXNet's class of arrays about outputs.
 
     This outlasts ``disable``: a script may hold outputs that it has not read.
     """
     get, put = _HANDLE.__get__, _HANDLE.__set__
 
     def handle(self: Any) -> Any:
-        found = get(self)
-        return _read(self, found) if type(found) is Delivered else found
+        delivered = get(self)
+        return _read(self, delivered) if type(delivered) is Delivered else delivered
 
     NDArrayBase.handle = property(handle, put, _HANDLE.__delete__, _HANDLE.__doc__)
     for name in ("shape", "dtype", "context", "stype"):
         setattr(NDArray, name, _known(vars(NDArray)[name], operator.attrgetter(name)))
-    NDArray.wait_to_read = _unless_divided(NDArray.wait_to_read, lambda found: found.memory.wait())
-    NDArray.detach = _unless_divided(NDArray.detach, lambda found: _output(Delivered(found.memory)))
+    NDArray.wait_to_read = _unless_divided(
+        NDArray.wait_to_read, lambda delivered: delivered.memory.wait()
+    )
+    NDArray.detach = _unless_divided(
+        NDArray.detach, lambda delivered: _output(Delivered(delivered.memory))
+    )
     # MXNet knows no array yet, and so has none to free.
-    NDArrayBase.__del__ = _unless_divided(NDArrayBase.__del__, lambda found: None)
+    NDArrayBase.__del__ = _unless_divided(NDArrayBase.__del__, lambda _: None)
 
 
 def _known(plain: property, known: Callable[[Any], Any]) -> property:
-    """An attribute of arrays that ``Delivered`` has as well."""
+    """Make an attribute of arrays that asks ``Delivered`` where there is one."""
     assert plain.fget is not None
     return property(_unless_divided(plain.fget, known), plain.fset, plain.fdel, plain.__doc__)
 
@@ -366,20 +370,20 @@ def _known(plain: property, known: Callable[[Any], Any]) -> property:
 def _unless_divided(
     plain: Callable[[Any], Any], known: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    """A method of arrays: `plain`, or `known` of an output that nothing has read."""
+    """Make a method of arrays: `plain`, or `known` for an output that nothing has read."""
     get, kind = _HANDLE.__get__, Delivered  # at Python's end the module's names may be gone
 
     @functools.wraps(plain)
     def method(self: Any) -> Any:
-        found = get(self)
-        return known(found) if type(found) is kind else plain(self)
+        delivered = get(self)
+        return known(delivered) if type(delivered) is kind else plain(self)
 
     return method
 
 
-def _record(found: Delivered, handle: Any) -> None:
+def _record(delivered: Delivered, handle: Any) -> None:
     """Enter a gathered array in autograd's graph, computed from the output's token."""
-    gradient, serial = found.gradient, found.serial
+    gradient, serial = delivered.gradient, delivered.serial
     assert gradient is not None
     scalars = is_np_shape()  # a thread's own, and MXNet calls back on others
 
@@ -396,6 +400,6 @@ def _record(found: Delivered, handle: Any) -> None:
 
     recording = autograd.set_recording(True)
     try:
-        record_function([found.token], [types.SimpleNamespace(handle=handle)], backward)
+        record_function([delivered.token], [types.SimpleNamespace(handle=handle)], backward)
     finally:
         autograd.set_recording(recording)

@@ -120,10 +120,10 @@ class Tiled:
     def _shown_tiles(self, tiles: list[Any]) -> list[Any]:
         if not self._tofu.numpy:
             return tiles
-        found = shown(tiles, numpy=True)
-        for array, tile in zip(found, tiles):
+        arrays = shown(tiles, numpy=True)
+        for array, tile in zip(arrays, tiles):
             array.tofu_tile = tile  # for autograd.grad (tofu.gluon.training.delivery)
-        return found
+        return arrays
 
     def _script_context(self, ctx: Any) -> Any:
         if ctx is None:
@@ -287,7 +287,8 @@ def tile(
         session: the session that the parameter then belongs to.
         cuts: the dimension that each step of the plan cuts, -1 for none.
         parts: the number of parts that each step cuts into.
-        update: what every worker updates; None: its tile, unless a later plan says otherwise.
+        update: the part that every worker updates; None: its tile, unless a later plan says
+            otherwise.
 
     Raises:
         TilingError: an operator failed; the parameter is as it was.
@@ -316,10 +317,9 @@ def tile(
 def _spread(
     parameter: Any, whole: Any, gradient: Optional[Any], state: TileState
 ) -> tuple[list[Any], Optional[list[Any]]]:
-    """The tiles of a value and of its gradient, computed.
+    """Compute the tiles of a value and of its gradient.
 
-    There are none of a gradient of 0 that every backward pass overwrites, nor where there is
-    no gradient.
+    A gradient of 0 that every backward pass overwrites gets no tiles.
     """
     gradients = None
     what = f"parameter {parameter.name}: dividing it over the workers"
@@ -433,5 +433,5 @@ def _plain_copy(
 def _plain(
     state: TileState, tiles: Sequence[Any], where: Any, layout: Optional[Any] = None
 ) -> list[Any]:
-    """What a plain parameter of one context has in place of tiles."""
+    """The arrays of a plain parameter on one context, gathered from tiles."""
     return shown([state.gather(tiles, where, layout=layout)], numpy=state.numpy)

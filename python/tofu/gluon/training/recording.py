@@ -39,9 +39,9 @@ from .outputs import HeadGradient
 
 __all__ = ["Recording"]
 
-# From head gradients to gradients of the inputs and of the tiles, None for zeros, and what
-# delivers the other gradients, given the recording's number. Of an input that stays tiles, and
-# of heads in ``slots``, these are tiles, too.
+# Maps head gradients to the gradients of the inputs and of the tiles (None for zeros), and to a
+# function that delivers the other gradients, given the recording's number. The gradients of an
+# input that stays tiles, and of heads in ``slots``, are tiles, too.
 Differentiate = Callable[
     [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[int], None]]
 ]
@@ -56,18 +56,18 @@ class Recording:
 
     Args:
         calls: the session's backward calls.
-        inputs: arrays on the script's context whose gradients are wanted.
+        inputs: arrays on the script's context to differentiate by.
         tiles: arrays on any contexts whose gradients MXNet is to write or add.
         outputs: fresh arrays on the script's context.
-        differentiate: the backward pass. What delivers gradients is called where the
-            sentinel's is asked for, as by every ``backward``.
+        differentiate: the backward pass. Its function that delivers gradients is called if the
+            sentinel's gradient is requested, as by every ``backward``.
         group: recordings of a group differentiate one after the other, the latest first,
             so that what they do to running statistics is the same in every run.
-        slots: for each input, where its gradient goes past autograd, or None. Then the input
-            is the token of a block's output.
-        heads: for each output, where its gradient comes from past autograd, with the layout
-            that it has there; then outputs are tokens. None: the heads are autograd's.
-        lead: what tells a variable of the script's that no other input comes before, or None.
+        slots: for each input that is the token of a block's output, the collector of its
+            gradient, which bypasses autograd; None for other inputs.
+        heads: for each output, the collector of its gradient and the layout there; the outputs
+            are then tokens. None: autograd computes the head gradients.
+        lead: identifies the first input if it is a variable of the script's, or None.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Recording:
             self._is_abandoned = self._asked > self._answered
 
     def forget_heads(self) -> None:
-        """Drop what readers have added: it is used, or a backward call that failed has left it."""
+        """Drop the parts of readers: they are used, or left by a backward call that failed."""
         for slot, _ in self._heads or ():
             slot.clear()
 
@@ -214,10 +214,10 @@ class Recording:
                 self.arrived.set()
                 self._take_turn()
                 with self._calls.pushing:
-                    of_inputs, tile_gradients = self._differentiated(own, requests)
+                    input_gradients, tile_gradients = self._differentiated(own, requests)
             finally:
                 self.forget_heads()
-            values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
+            values = [*input_gradients, *[None] * (len(gradients) - self._num_inputs)]
             gates = requests[self._num_inputs + len(self._links) : -2]
             self._ran = True
             open_gates = {i for i, request in enumerate(gates) if request != NULL}
@@ -234,7 +234,7 @@ class Recording:
             self._error = error  # `wait` raises it in the script's backward call
 
     def _head_gradients(self, heads: list[Any]) -> list[Any]:
-        """Those of autograd or those of the slots, computed."""
+        """The head gradients of autograd or of the slots, computed."""
         if self._heads is None:
             # Only what an input gradient depends on keeps the head gradients alive.
             own: list[Any] = [head.copy() for head in heads]
@@ -247,21 +247,22 @@ class Recording:
     def _differentiated(
         self, heads: list[Any], requests: list[int]
     ) -> tuple[Sequence[Optional[Any]], Sequence[Optional[Any]]]:
-        """Push the backward pass, unless its call has ended: the gradients of inputs and tiles.
+        """Push the backward pass unless its call has ended; return gradients of inputs and tiles.
 
         Gradients of inputs that are tokens go to their slots; nothing reads a token's gradient.
         """
         if self._is_abandoned:
             self._is_abandoned = False
             return [None] * self._num_inputs, ()
-        of_inputs, tile_gradients, deliver = self._differentiate(heads)
+        input_gradients, tile_gradients, deliver = self._differentiate(heads)
         if requests[-1] != NULL:  # the sentinel's
             self._answered += 1
             deliver(self.serial)
-        for slot, value, request in zip(self._slots, of_inputs, requests):
+        for slot, value, request in zip(self._slots, input_gradients, requests):
             if slot is not None and request != NULL:
                 slot.add(self.serial, value)
-        own = [value if slot is None else None for slot, value in zip(self._slots, of_inputs)]
+        pairs = zip(self._slots, input_gradients)
+        own = [value if slot is None else None for slot, value in pairs]
         return own, tile_gradients
 
     def _take_turn(self) -> None:
@@ -272,10 +273,11 @@ class Recording:
 
     def _gate(self, gate: int, indices: Sequence[int]) -> Callable[..., None]:
         def backward(_heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
-            found = self._tile_gradients  # empty after an error, which `wait` raises
+            tile_gradients = self._tile_gradients  # empty after an error, which `wait` raises
             with np_shape(self._scalars or None):
                 for index, target, request in zip(indices, gradients, requests):
-                    write_gradient(target, found[index] if found else None, request)
+                    value = tile_gradients[index] if tile_gradients else None
+                    write_gradient(target, value, request)
             self._open_gates.discard(gate)
             if not self._open_gates:
                 self._tile_gradients = ()
@@ -289,7 +291,7 @@ def _over(_heads: list[Any]) -> Any:
 
 
 def _wait_for(values: Iterable[Optional[Any]]) -> None:
-    """Wait until the values are computed; raise what an operator threw.
+    """Wait until the values are computed; raise an operator's error.
 
     The values are about to be copied into the callback's results. If MXNet meets an error
     there that is not of one of its own classes (such as oneDNN's), it drops the callback,

@@ -1,4 +1,4 @@
-"""How a parameter is spread over the workers: its tiles, and what each worker updates of it.
+"""The state of a parameter that is spread over the workers: its tiles, and each worker's update.
 
 Every worker has a tile of the weight, and an optimizer's state of the part that it updates. In
 most plans these are the same part. Where a plan keeps a weight whole and divides its states, as
@@ -26,11 +26,11 @@ __all__ = ["TileState", "Update"]
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-    """What every worker updates of a parameter.
+    """The part of a parameter that every worker updates.
 
     Attributes:
         layout: the box of every worker's part.
-        cuts: the dimension that each step of the plan cuts; None where no plan says so.
+        cuts: the dimension that each step of the plan cuts; None if no plan decided it.
     """
 
     layout: Any
@@ -39,19 +39,19 @@ class Update:
 
 @dataclasses.dataclass(eq=False)
 class TileState:
-    """How a parameter is spread over the workers.
+    """The tiles of a parameter over the workers, and their gradients.
 
     Attributes:
         layout: the box of every worker's tile.
         session: the session that it belongs to.
         cuts: the dimension that each step of the plan cuts, -1 for none.
         parts: the number of parts that each step cuts into.
-        update: what every worker updates, once a plan or a Trainer has decided it.
+        update: the part that every worker updates, once a plan or a Trainer has decided it.
         tiles: the memory of the tiles, bound by programs.
         generation: counts replacements of that memory.
         updates: counts the times when a Trainer, or ``set_data``, has written there.
         numpy: whether the script gets arrays of ``mx.np``; all here are classic.
-        gradients: None where none is wanted.
+        gradients: its gradients; None for frozen parameters.
     """
 
     layout: Any
@@ -64,7 +64,7 @@ class TileState:
     updates: int = 0
     numpy: bool = False
     gradients: Optional[Gradients] = None
-    _known: tuple[int, Any, Any] = (-1, None, None)  # what _views has made, and of what
+    _known: tuple[int, Any, Any] = (-1, None, None)  # generation, layout and views of _views
 
     @property
     def contexts(self) -> tuple[Any, ...]:
@@ -109,26 +109,28 @@ class TileState:
     def relay(self, tiles: Sequence[Any], layout: Any, out: Sequence[Any]) -> None:
         """Fill `out`, in the parameter's layout, from tiles of another one."""
         backend = self.state.backend
-        found = backend.tiles(tiles, _with_dtype(layout, tiles[0]))
-        backend.relay(found, _with_dtype(self.layout, out[0]), self.contexts, out=out, blocked=True)
+        source = backend.tiles(tiles, _with_dtype(layout, tiles[0]))
+        backend.relay(
+            source, _with_dtype(self.layout, out[0]), self.contexts, out=out, blocked=True
+        )
 
-    def parts_of(self, tiles: list[Any], layout: Any, wanted: Any) -> list[Any]:
-        """Tiles of one layout in another one, to read; views where that can be."""
-        if layout.boxes == wanted.boxes:
+    def parts_of(self, tiles: list[Any], layout: Any, target: Any) -> list[Any]:
+        """Return the tiles of one layout in another one, to read; views if possible."""
+        if layout.boxes == target.boxes:
             return tiles
         backend = self.state.backend
-        found = backend.tiles(tiles, _with_dtype(layout, tiles[0]))
-        return backend.parts_of(found, _with_dtype(wanted, tiles[0]), self.contexts)
+        source = backend.tiles(tiles, _with_dtype(layout, tiles[0]))
+        return backend.parts_of(source, _with_dtype(target, tiles[0]), self.contexts)
 
     def copies_parts(self) -> bool:
-        """Whether what each worker updates, or its gradient, is not simply there to be read."""
-        wanted = self.update_layout.boxes
-        if self.gradients is not None and self.gradients.in_place()[1].boxes != wanted:
+        """Whether a worker must copy the part that it updates, or the gradient of that part."""
+        boxes = self.update_layout.boxes
+        if self.gradients is not None and self.gradients.in_place()[1].boxes != boxes:
             return True
-        return wanted != self.layout.boxes and self._views() is None
+        return boxes != self.layout.boxes and self._views() is None
 
     def parts_to_update(self, tiles: list[Any]) -> list[Any]:
-        """What each worker updates of the weight, whose tiles are given."""
+        """Return the part that each worker updates of the weight with these tiles."""
         if self.update_layout.boxes == self.layout.boxes:
             return tiles
         known = self._views()
@@ -137,11 +139,11 @@ class TileState:
         return self.parts_of(tiles, self.layout, self.update_layout)
 
     def spread_parts(self, parts: list[Any], tiles: list[Any]) -> None:
-        """Give all workers what each has updated.
+        """Give all workers the part that each has updated.
 
         Args:
-            parts: what ``parts_to_update`` has returned.
-            tiles: those of the weight.
+            parts: the result of ``parts_to_update``.
+            tiles: the tiles of the weight.
         """
         if parts is tiles:
             return
@@ -159,13 +161,13 @@ class TileState:
 
     def _views(self) -> Optional[Any]:
         """The parts to update in the tiles' memory, made once; None where they are copies."""
-        generation, layout, found = self._known
+        generation, layout, views = self._known
         if generation != self.generation or layout is not self.update_layout:
             backend, layout = self.state.backend, self.update_layout
             tiles = backend.tiles(self.tiles, _with_dtype(self.layout, self.tiles[0]))
-            found = backend.views_of(tiles, layout)
-            self._known = self.generation, layout, found
-        return found
+            views = backend.views_of(tiles, layout)
+            self._known = self.generation, layout, views
+        return views
 
 
 def _with_dtype(layout: Any, array: Any) -> Any:

@@ -54,7 +54,7 @@ class _Updaters:
     Attributes:
         optimizer: the optimizer that the other attributes belong to.
         elementwise: whether it may update tiles.
-        rule: how else tiles are updated, or None.
+        rule: how tiles are updated if not element by element, or None.
         updaters: one per worker, for parts of tiled parameters.
         split: the parameters whose optimizer states are in `updaters`: index -> TileState.
             The Trainer's own updater has all other states.
@@ -83,11 +83,11 @@ class _Divided:
 
     @property
     def layout(self) -> Any:
-        """That of the parts."""
+        """The layout of the parts."""
         return self.parameter._tofu.update_layout
 
     def tile(self) -> Tile:
-        """What matters for the order of updates."""
+        """The properties that decide the order of updates."""
         dtype = np.dtype(self.parameter._data[0].dtype).name
         is_copied = self.parameter._tofu.copies_parts()
         return Tile(self.index, dtype, self.layout.boxes[0].shape, is_copied)
@@ -108,7 +108,7 @@ class _Divided:
 
 
 def init(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer.__init__: refuses kvstores that reduce whole gradients."""
+    """Wrap Trainer.__init__: refuse kvstores that reduce whole gradients."""
 
     def __init__(  # noqa: N807 - replaces the method of that name
         self: Any,
@@ -157,7 +157,7 @@ def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def init_params(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer._init_params: over several processes, tiles are keys of their own.
+    """Wrap Trainer._init_params: over several processes, tiles are keys of their own.
 
     Loading states does not need them, and parameters may not be tiled yet.
     """
@@ -172,7 +172,7 @@ def init_params(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def allreduce_grads(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer._allreduce_grads: to a local kvstore go only gradients of sparse weights."""
+    """Wrap Trainer._allreduce_grads: push only gradients of sparse weights to a local kvstore."""
 
     def _allreduce_grads(self: Any) -> None:
         if distributed.of(self) is not None:
@@ -237,12 +237,12 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             else:
                 gathered.append((index, parameter))
         _split_states(self, own, [each.index for each in divided])
-        of_parts = (
+        parts_without_states = (
             (each.index, each.parameter, each.weights())
             for each in divided
             if any(each.index not in updater.states for updater in own.updaters)
         )
-        make_states(own.optimizer, own.updaters, of_parts)
+        make_states(own.optimizer, own.updaters, parts_without_states)
         if own.rule is None:
             _update_elementwise(own, divided)
         if whole:
@@ -261,7 +261,7 @@ def save_states(original: Callable[..., None]) -> Callable[..., None]:
     def _save_states(self: Any, fname: str) -> None:
         if _without_keys(self, "save_states") and checkpoints.is_left_out(fname):
             return
-        own = _found(self)
+        own = _updaters_of(self)
         if own is None or not own.split:
             with checkpoints.replacing(fname) as partial:
                 original(self, partial)
@@ -328,16 +328,16 @@ def _without_keys(trainer: Any, what: str) -> bool:
     return True
 
 
-def _found(trainer: Any) -> Optional[_Updaters]:
-    found: Optional[_Updaters] = getattr(trainer, "_tofu", None)
-    return found
+def _updaters_of(trainer: Any) -> Optional[_Updaters]:
+    updaters: Optional[_Updaters] = getattr(trainer, "_tofu", None)
+    return updaters
 
 
 def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
     """Return a Trainer's updaters; make them if its optimizer has none yet."""
-    found, optimizer = _found(trainer), trainer._optimizer
-    if found is not None and found.optimizer is optimizer:
-        return found
+    known, optimizer = _updaters_of(trainer), trainer._optimizer
+    if known is not None and known.optimizer is optimizer:
+        return known
     contexts = tile_state.contexts
     elementwise = updates_elementwise(optimizer, contexts[0])
     rule = None if elementwise else rule_for(optimizer)
@@ -350,9 +350,9 @@ def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
     updaters = [mx.optimizer.get_updater(optimizer) for _ in contexts]
     for updater, context in zip(updaters, contexts):
         updater.tofu_device = context.device_id
-    found = trainer._tofu = _Updaters(optimizer, elementwise, rule, updaters)
+    made = trainer._tofu = _Updaters(optimizer, elementwise, rule, updaters)
     tile_state.state.trainers.add(trainer)
-    return found
+    return made
 
 
 def _in_kvstore(parameter: Any) -> bool:
@@ -379,7 +379,7 @@ def _update_whole(trainer: Any, ignore_stale_grad: bool) -> None:
 
 
 def _wait_for_python(trainer: Any) -> None:
-    """Raise what an operator written in Python threw, before a weight is updated on some workers.
+    """Raise errors of operators written in Python before any worker updates a weight.
 
     If operators written in Python throw on several workers at the same time, MXNet reports
     only one error, and the other operators' results are whatever was in their memory.
@@ -422,13 +422,14 @@ def _divided(index: int, parameter: Any) -> _Divided:
 def _parts(some: Sequence[_Divided]) -> Iterator[list[tuple[list[Any], list[Any]]]]:
     """Gradients and weights to update; afterwards all workers get all parts.
 
-    Copies last no longer than that. After an interrupt, too, all workers have the same weights.
+    Copies live no longer than this context. After an interrupt, too, all workers have the same
+    weights.
     """
-    found = [(each.gradients(), each.weights()) for each in some]
+    parts = [(each.gradients(), each.weights()) for each in some]
     try:
-        yield found
+        yield parts
     finally:
-        for each, (_, weights) in zip(some, found):
+        for each, (_, weights) in zip(some, parts):
             each.spread(weights)
 
 
@@ -510,13 +511,13 @@ def _split_states(trainer: Any, own: _Updaters, indices: Sequence[int]) -> None:
 
 
 def _whole_states(trainer: Any, own: _Updaters) -> dict[int, Any]:
-    found = dict(_updater(trainer).states)
+    states = dict(_updater(trainer).states)
     where = trainer._contexts[0]
     for index, tile_state in own.split.items():
         if index in own.updaters[0].states:
             parts = [updater.states[index] for updater in own.updaters]
-            found[index] = _gather(parts, tile_state, where)
-    return dict(sorted(found.items()))
+            states[index] = _gather(parts, tile_state, where)
+    return dict(sorted(states.items()))
 
 
 def _scatter(whole: Any, tile_state: Any) -> list[Any]:
@@ -564,8 +565,8 @@ def _gradient_of(parameter: Any) -> Optional[Sequence[Any]]:
         gradients = None if state is None or state.is_gone else state.in_place()[0]
     else:
         gradients = parameter._grad
-    found: Optional[Sequence[Any]] = gradients
-    return found
+    arrays: Optional[Sequence[Any]] = gradients
+    return arrays
 
 
 def _overflows(trainer: Any) -> bool:
@@ -575,6 +576,6 @@ def _overflows(trainer: Any) -> bool:
         return False
     context = trainer._contexts[0]
     with autograd.pause():
-        found = map(_gradient_of, trainer._params)
-        flags = [_Flag(gradients, context) for gradients in found if gradients is not None]
+        per_parameter = map(_gradient_of, trainer._params)
+        flags = [_Flag(gradients, context) for gradients in per_parameter if gradients is not None]
     return bool(scaler.has_overflow(flags))

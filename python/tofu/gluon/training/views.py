@@ -1,4 +1,4 @@
-"""Whole arrays handed to the script for tiled ones, kept equal to the tiles.
+"""Whole arrays that scripts get for tiled parameters, kept equal to the tiles.
 
 A script may write into an array that ``Parameter.data()`` or ``grad()`` returned, or hold
 it over many steps. The array is a gathered copy, so it is synchronized in two directions:
@@ -65,7 +65,7 @@ class _Slot:
         self.whole = object()
 
     def references(self) -> int:
-        """To the attribute's value."""
+        """The number of references to the attribute's value."""
         return sys.getrefcount(self.whole)
 
 
@@ -73,7 +73,7 @@ _OWN_REFERENCES = _Slot().references()
 
 
 def grad(original: Any) -> Any:
-    """The property ``grad`` of an array, right for outputs and parameters' values, too."""
+    """Wrap the property ``grad`` of arrays for outputs and for parameters' values."""
 
     def get(self: Any) -> Optional[Any]:
         if is_divided(self):
@@ -122,7 +122,7 @@ class View:
         self._whole: Optional[Any] = None  # the script's, as long as something else refers to it
         self._equal = False  # whether nothing but the script can have changed either side
         self._recorded = False  # whether a recorded operator may write to it, backward
-        self._before: Optional[Any] = None  # what it then held before the backward pass
+        self._before: Optional[Any] = None  # its content before that backward pass
 
     def get(self, context: Any) -> Any:
         """The whole array on `context`; the same one as long as the script holds it."""
@@ -243,11 +243,11 @@ class View:
 
 
 def handed_out(array: Any, parameter: Optional[Owner], *, numpy: bool) -> Any:
-    """An array as the script gets it, with the same memory and place in autograd's graph.
+    """Return an array for the script, with the same memory and place in autograd's graph.
 
     Args:
         array: a classic array.
-        parameter: whose value it is; None for a gradient.
+        parameter: the parameter whose value it is; None for a gradient.
         numpy: whether the script gets arrays of ``mx.np``.
     """
     handle = NDArrayHandle() if parameter is None else _ValueHandle()
