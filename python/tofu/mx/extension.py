@@ -81,17 +81,17 @@ class NodeLabels(Protocol):
         """The number of its nodes."""
 
     def begin(self, executor: mx.executor.Executor, number: int) -> None:
-        """Label what this thread pushes from now on."""
+        """Label the operators that this thread pushes from now on."""
 
     def end(self) -> None:
-        """End that."""
+        """Stop labelling."""
 
 
 _labels: Optional[NodeLabels] = None
 
 
 def label_nodes(labels: Optional[NodeLabels]) -> None:
-    """Push nodes one by one from now on, each with its label; None ends that."""
+    """Push nodes one by one from now on, each with its label; None stops it."""
     global _labels
     _labels = labels
 
@@ -227,12 +227,11 @@ def connect_gpus(devices: Sequence[int]) -> frozenset[tuple[int, int]]:
     reason = _library.TofuConnectGpus((ctypes.c_int * count)(*devices), count, apart)
     if reason is not None:
         raise GraphError(f"connecting the GPUs {', '.join(map(str, devices))}: {reason.decode()}")
-    found = (divmod(number, count) for number, flag in enumerate(apart.raw) if flag)
-    return frozenset((reader, owner) for reader, owner in found)
+    return frozenset(divmod(number, count) for number, flag in enumerate(apart.raw) if flag)
 
 
 def fetch_fault() -> Optional[str]:
-    """Returns the value that a GPU kernel has found in place of a handle since the last call."""
+    """The error of a GPU kernel that has refused a handle since the last call, or None."""
     if _library is None:
         return None
     reason: Optional[bytes] = _library.TofuTakeFault()
@@ -347,14 +346,14 @@ def _push(executor: mx.executor.Executor, begin: int, end: int, is_train: bool) 
 
 @contextlib.contextmanager
 def untaught() -> Iterator[None]:
-    """Let MXNet infer by itself in this context: no thread has taught it shapes."""
+    """Let MXNet infer by itself in this context, without shapes that a thread has taught it."""
     with _lock:
         yield
 
 
 @contextlib.contextmanager
 def taught(outputs: Mapping[str, Sequence[tuple[Shape, int]]]) -> Iterator[None]:
-    """Let graphs be bound in this context: MXNet takes what it cannot infer from `outputs`.
+    """Teach MXNet shapes in this context, so that graphs can be bound: those of `outputs`.
 
     outputs: node name -> (shape, type flag) of every output. Only backward operators
     without their own shape (type) function use it.
@@ -363,14 +362,14 @@ def taught(outputs: Mapping[str, Sequence[tuple[Shape, int]]]) -> Iterator[None]
         library = _library
         if library is None:
             raise TofuError("tofu.mx.extension.load() has not been called")
-        for name, of_node in outputs.items():
-            dims = [dim for shape, _ in of_node for dim in shape]
+        for name, entries in outputs.items():
+            dims = [dim for shape, _ in entries for dim in shape]
             library.TofuTeachNode(
                 name.encode(),
-                len(of_node),
-                (ctypes.c_int * len(of_node))(*(len(shape) for shape, _ in of_node)),
+                len(entries),
+                (ctypes.c_int * len(entries))(*(len(shape) for shape, _ in entries)),
                 (ctypes.c_int64 * len(dims))(*dims),
-                (ctypes.c_int * len(of_node))(*(dtype for _, dtype in of_node)),
+                (ctypes.c_int * len(entries))(*(dtype for _, dtype in entries)),
             )
         library.TofuTeachBegin()
         try:
@@ -430,11 +429,12 @@ def _publication_problem() -> Optional[str]:
         executor = (
             Graph([Entry(publish)]).to_symbol().bind(context, {"tile": array}, grad_req="null")
         )
-        (found,) = executor.forward()[0].asnumpy().tolist()
+        (handle,) = executor.forward()[0].asnumpy().tolist()
     except mx.base.MXNetError as error:
         return f"publishing failed: {error}"
-    if found % 2**_ADDRESS_BITS != expected.value:
-        return f"publishing gave the address {found % 2**_ADDRESS_BITS}, expected {expected.value}"
+    address = handle % 2**_ADDRESS_BITS
+    if address != expected.value:
+        return f"publishing gave the address {address}, expected {expected.value}"
     return None
 
 

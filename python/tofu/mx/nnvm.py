@@ -41,7 +41,7 @@ _MXNET_VERSION = 10901
 
 
 def symbol_text(symbol: mx.sym.Symbol) -> str:
-    """Returns the same text as ``symbol.tojson()``, without its leak.
+    """Return the text of ``symbol.tojson()`` without its leak.
 
     MXNet 1.9.1's ``tojson`` makes a copy of the symbol without casts of mixed precision, and
     never frees it: 30 KiB for a symbol of 40 nodes, in every call.
@@ -119,7 +119,7 @@ class Graph:
         return cls.from_json(symbol_text(symbol))
 
     def topological(self) -> list[Node]:
-        """Returns all nodes, each after its inputs and control dependencies."""
+        """List all nodes, each after its inputs and control dependencies."""
         order: list[Node] = []
         done: set[Node] = set()
         for root in [*(entry.node for entry in self.heads), *self.kept]:
@@ -140,7 +140,7 @@ class Graph:
         return order
 
     def nodes_read(self) -> set[Node]:
-        """Returns the nodes that the heads reach through inputs, ignoring control dependencies."""
+        """The nodes that the heads reach through inputs, ignoring control dependencies."""
         read: set[Node] = set()
         pending = [*(entry.node for entry in self.heads), *self.kept]
         while pending:
@@ -155,25 +155,25 @@ class Graph:
         return {node.name: node for node in self.topological() if node.is_variable}
 
     def copy(self) -> Graph:
-        """An equal graph of other nodes."""
-        made: dict[Node, Node] = {}
+        """Return an equal graph of new nodes."""
+        copies: dict[Node, Node] = {}
 
         def entries(of: Iterable[Entry]) -> list[Entry]:
-            return [Entry(made[entry.node], entry.index) for entry in of]
+            return [Entry(copies[entry.node], entry.index) for entry in of]
 
         for node in self.topological():
-            made[node] = Node(
+            copies[node] = Node(
                 node.op,
                 node.name,
                 dict(node.attrs),
                 entries(node.inputs),
-                [made[each] for each in node.control_deps],
+                [copies[each] for each in node.control_deps],
                 node.num_outputs,
                 list(node.shapes),
                 list(node.dtypes),
                 list(node.subgraphs),
             )
-        return Graph(entries(self.heads), [made[node] for node in self.kept])
+        return Graph(entries(self.heads), [copies[node] for node in self.kept])
 
     def replace(self, replacements: dict[Entry, Entry]) -> None:
         """Make all readers of an entry, heads included, read another entry instead."""

@@ -19,7 +19,7 @@ from .sweep import Measure, Trial, sweep
 
 __all__ = ["Alternative", "advice", "compare"]
 
-_PAYS = 0.9  # of the bytes or the time: what is worth a word
+_PAYS = 0.9  # of the bytes or the time: less is worth a line of advice
 _MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
 
 
@@ -68,7 +68,7 @@ def compare(
     options: Optional[SearchOptions] = None,
     measure: Optional[Measure] = None,
 ) -> Iterator[Alternative]:
-    """Yields every combination as soon as it is found.
+    """Yield every combination as soon as it is planned.
 
     Args:
         problem_for: the graph for a number of workers.
@@ -101,12 +101,12 @@ def compare(
         )  # fmt: skip
 
 
-def advice(found: Sequence[Alternative]) -> list[str]:
-    """Draws conclusions on replication and the number of workers, one line each."""
+def advice(alternatives: Sequence[Alternative]) -> list[str]:
+    """Draw conclusions on replication and the number of workers, one line each."""
     lines = []
     first = [
         each
-        for each in found
+        for each in alternatives
         if each.mode == MODES[0] and each.plan is not None and each.objective == OBJECTIVES[0]
     ]
     best = {(each.workers, each.replication): each for each in first}
@@ -121,18 +121,20 @@ def advice(found: Sequence[Alternative]) -> list[str]:
                 f"{format_bytes(after)}; a worker then holds {format_bytes(other.memory_bytes)} "
                 f"instead of {format_bytes(each.memory_bytes)}"
             )
-    return lines + _of_workers(best) + _of_objectives(found) + _of_times(found)
+    return (
+        lines + _workers_advice(best) + _objective_advice(alternatives) + _time_advice(alternatives)
+    )
 
 
-def _of_objectives(found: Sequence[Alternative]) -> list[str]:
-    """Says where a plan for time is predicted to be clearly faster than the one for bytes."""
+def _objective_advice(alternatives: Sequence[Alternative]) -> list[str]:
+    """Lines on plans for time that are predicted to be clearly faster than those for bytes."""
     by_bytes = {
         (each.workers, each.mode, each.replication): each
-        for each in found
+        for each in alternatives
         if each.objective == "bytes"
     }
     pairs = []
-    for timed in found:
+    for timed in alternatives:
         other = by_bytes.get((timed.workers, timed.mode, timed.replication))
         if timed.objective == "time" and other is not None:
             pairs.append((other, timed))
@@ -143,7 +145,7 @@ def _of_objectives(found: Sequence[Alternative]) -> list[str]:
 
 
 def _saved(other: Alternative, timed: Alternative) -> str:
-    """Says what the plan for time saves compared with the one for bytes; "" if too little."""
+    """A line on the savings of a plan for time over the one for bytes; "" if too small."""
     if timed.step_seconds is None or other.step_seconds is None:
         return ""
     if timed.plan is None or other.plan is None:
@@ -159,9 +161,9 @@ def _saved(other: Alternative, timed: Alternative) -> str:
     )
 
 
-def _of_times(found: Sequence[Alternative]) -> list[str]:
-    """Says which plan is predicted to be fastest."""
-    timed = [(each.step_seconds, each) for each in found if each.step_seconds is not None]
+def _time_advice(alternatives: Sequence[Alternative]) -> list[str]:
+    """A line on the plan that is predicted to be fastest."""
+    timed = [(each.step_seconds, each) for each in alternatives if each.step_seconds is not None]
     if len(timed) < 2:
         return []
     seconds, best = min(timed, key=lambda pair: pair[0])
@@ -175,8 +177,8 @@ def _of_times(found: Sequence[Alternative]) -> list[str]:
     ]
 
 
-def _of_workers(best: dict[tuple[int, bool], Alternative]) -> list[str]:
-    """Says which numbers of workers divide nothing, and which would do better."""
+def _workers_advice(best: dict[tuple[int, bool], Alternative]) -> list[str]:
+    """Lines on numbers of workers that divide nothing, and on those that would do better."""
     whole = [each for (_, free), each in best.items() if not free]
     bad = [each.workers for each in whole if each.whole_share >= _MOSTLY_WHOLE]
     good = [each.workers for each in whole if each.whole_share < _MOSTLY_WHOLE]

@@ -30,9 +30,9 @@ class Compiled:
         fetch: how tiles are fetched, one of config.FETCHES.
         bytes_per_worker: bytes of all tensors on each worker, including fetched regions.
         fetched_bytes: bytes that workers fetch from each other per step.
-        shared_bytes: bytes that they would fetch as well if operators did not share fetches.
-        relayed_bytes: of the fetched bytes, those that small regions add on their way through
-            one worker.
+        shared_bytes: further bytes that they would fetch if operators did not share fetches.
+        relayed_bytes: the part of the fetched bytes that is added by passing small regions on
+            through one worker.
     """
 
     searched: _core.Plan
@@ -90,13 +90,13 @@ def compile_plan(
     Args:
         plan: the plan.
         fetch: one of config.FETCHES.
-        crossing: what MultiFetch reads of other workers, see _core.partition.
+        crossing: how MultiFetch reaches other workers' tiles, see _core.partition.
         apart: pairs (reader, owner) of workers that cannot use MultiFetch.
         relays: whether fetched regions are relayed, which serves CPU contexts only.
         joint: whether one executor may run both halves, which takes less memory. The step is
             still split if its forward half could not run again for a second backward pass:
             if an operator is unknown, or draws random numbers that depend on its inputs.
-        keep_fetched_bytes: by how much a worker's peak may grow for regions that it keeps.
+        keep_fetched_bytes: bytes by which a worker's peak may grow for regions that it keeps.
         dump_dir: where every pass writes a readable file, or None.
 
     Raises:

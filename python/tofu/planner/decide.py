@@ -1,8 +1,8 @@
 """Decides the plan of a problem: one road for commands, runs and modules.
 
-From the outside in: as little recomputation as a limit needs, a limit of the tiles that keeps
-the whole within the limit, the search and its objective, and then fetched regions to keep in what
-the limit leaves. A plan's memory is known once a program is made of it; the front end says how.
+From the outside in: as little recomputation as a limit needs, a limit of the tiles that keeps the
+whole plan within the limit, the search and its objective, and then fetched regions to keep in the
+memory that is left. A plan's memory is known once the front end has made a program of it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Made = TypeVar("Made")
 
 
 class Programs(abc.ABC, Generic[Made]):
-    """The front end's part: makes a program of a plan, and knows what a worker holds then."""
+    """The front end's part: makes a program of a plan, and knows how much a worker then holds."""
 
     def search(self, problem: Problem, options: SearchOptions) -> Searched:
-        """Search a plan; a front end may say meanwhile what it does."""
+        """Search a plan; a front end may report progress meanwhile."""
         return search(problem, options)
 
     @abc.abstractmethod
     def make(self, searched: Searched, keep_fetched_bytes: int) -> Made:
-        """Make the program of a plan, whose peak may grow by so much for fetched regions."""
+        """Make the program of a plan; its peak may grow by so many bytes for fetched regions."""
 
     @abc.abstractmethod
     def held_bytes(self, made: Made) -> int:
@@ -49,7 +49,7 @@ class Decision(Generic[Made]):
     Attributes:
         searched: the plan, and the graph that it is for.
         made: its program.
-        fits: whether it fits in the room that there is.
+        fits: whether it fits in the room.
         recomputation: the part of the forward pass that runs again; None: nothing does.
     """
 
@@ -72,7 +72,7 @@ def decide(
         problem: what to plan.
         wish: how to plan; its limit counts only through `room_bytes`.
         programs: makes programs of plans.
-        room_bytes: what a worker can hold of this graph; None: any number of bytes.
+        room_bytes: bytes that a worker can hold of this graph; None: any number.
 
     Raises:
         ConfigError: there is no such machine, or it has too few devices.
@@ -84,11 +84,11 @@ def decide(
         searched = programs.search(graph, changed)
         return Decision(searched, programs.make(searched, changed.keep_fetched_bytes or 0))
 
-    def keeping(found: Decision[Made], size: int) -> Decision[Made]:
-        return dataclasses.replace(found, made=programs.make(found.searched, size))
+    def keeping(decision: Decision[Made], size: int) -> Decision[Made]:
+        return dataclasses.replace(decision, made=programs.make(decision.searched, size))
 
-    def held(found: Decision[Made]) -> int:
-        return programs.held_bytes(found.made)
+    def held(decision: Decision[Made]) -> int:
+        return programs.held_bytes(decision.made)
 
     def fit_graph(table: _core.StrategyTable, repeats: bool) -> Fit[Decision[Made]]:
         graph = problem.replaced(table) if repeats else problem
@@ -117,7 +117,7 @@ def decide(
 
 
 class Plans(Programs[Plan]):
-    """Plans for people, with the memory that MXNet will allocate where that is to be counted.
+    """Plans for people, with the memory that MXNet will allocate if it is to be counted.
 
     Args:
         wish: how to plan.
@@ -155,7 +155,7 @@ def plan_problem(
     Args:
         problem: what to plan.
         wish: how to plan; None: the defaults.
-        taken_bytes: what other graphs hold of the limit.
+        taken_bytes: the part of the limit that other graphs hold.
 
     Raises:
         MemoryLimitError: no plan was found that fits. The message says how little would do.
@@ -165,9 +165,9 @@ def plan_problem(
     limit = wish.limit_bytes
     room = None if limit is None else limit - taken_bytes
     plans = Plans(wish, counted=wish.exact and limit is not None)
-    found = decide(problem, wish, plans, room_bytes=room)
-    plan, recomputation = found.made, found.recomputation
+    decision = decide(problem, wish, plans, room_bytes=room)
+    plan, recomputation = decision.made, decision.recomputation
     if limit is not None:
         name = problem.name or "the graph"
         check_fits(name, plan, limit, taken_bytes=taken_bytes, recompute=wish.recompute)
-    return found.searched.problem, plan if recomputation is None else recomputation.note(plan)
+    return decision.searched.problem, plan if recomputation is None else recomputation.note(plan)

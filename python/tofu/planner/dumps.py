@@ -13,7 +13,7 @@ OnPass = Callable[[str, str], None]
 
 
 def dumper(directory: Optional[Path]) -> Optional[OnPass]:
-    """Return what numbers the files on from those in `directory`; None for no directory."""
+    """Return a callback that writes files numbered on from `directory`'s; None for no directory."""
     if directory is None:
         return None
     directory.mkdir(parents=True, exist_ok=True)

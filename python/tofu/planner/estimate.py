@@ -34,7 +34,7 @@ OPTIMIZERS: Mapping[str, int] = {"sgd": 0, "sgd_mom": 1, "adam": 2}
 # Kinds of memory of a worker besides the state of an optimizer.
 KINDS = ("parameters", "gradients", "activations", "fetch_buffers")
 _MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
-_SAVES = 0.99  # of the bytes of fewer workers: what is worth more workers
+_SAVES = 0.99  # of the bytes of fewer workers: less is worth more workers
 _MOST_TRIES = 16  # of batch sizes
 
 
@@ -80,21 +80,21 @@ def estimate(
     exact: bool = True,
     time_limit_s: Optional[float] = None,
 ) -> Iterator[Estimate]:
-    """The memory over each number of workers, in ascending order, as it is known.
+    """Yield the memory over each number of workers, in ascending order, as soon as it is known.
 
     Args:
         problem_for: the graph for a number of workers.
         workers: numbers of workers.
-        exact: whether to count what MXNet will allocate; else a quick estimate.
+        exact: whether to count the memory that MXNet will allocate; else a quick estimate.
         time_limit_s: seconds for each search; None: the default.
     """
     least: Optional[Estimate] = None
     trials = (_trial(problem_for(count), time_limit_s) for count in sorted(set(workers)))
-    for found in map(_of_outcome, sweep(trials, Measure.of(exact=exact))):
-        found = dataclasses.replace(found, reason=found.reason or _no_use(found, least))
-        if found.plan is not None and not found.reason:
-            least = found
-        yield found
+    for current in map(_of_outcome, sweep(trials, Measure.of(exact=exact))):
+        current = dataclasses.replace(current, reason=current.reason or _no_use(current, least))
+        if current.plan is not None and not current.reason:
+            least = current
+        yield current
 
 
 def _estimated(problem: Problem, exact: bool) -> Estimate:
@@ -111,16 +111,16 @@ def _trial(problem: Problem, time_limit_s: Optional[float] = None) -> Trial:
     return Trial(name, problem, SearchOptions(time_limit_s=time_limit_s))
 
 
-def _no_use(found: Estimate, least: Optional[Estimate]) -> str:
-    """Explains why fewer workers do as well; "" if they do not."""
-    if found.plan is None or least is None:
+def _no_use(current: Estimate, least: Optional[Estimate]) -> str:
+    """Explain why fewer workers do as well; "" if they do not."""
+    if current.plan is None or least is None:
         return ""
-    if found.held_bytes("sgd") <= _SAVES * least.held_bytes("sgd"):
+    if current.held_bytes("sgd") <= _SAVES * least.held_bytes("sgd"):
         return ""
-    told = f"holds no less than {least.workers} worker{'s' * (least.workers > 1)}"
-    if sum(found.plan.replicated_bytes().values()) < _MOSTLY_WHOLE * found.plan.tensor_bytes:
-        return told
-    return f"{told}, as most bytes do not divide by {' x '.join(map(str, found.plan.parts))}"
+    reason = f"holds no less than {least.workers} worker{'s' * (least.workers > 1)}"
+    if sum(current.plan.replicated_bytes().values()) < _MOSTLY_WHOLE * current.plan.tensor_bytes:
+        return reason
+    return f"{reason}, as most bytes do not divide by {' x '.join(map(str, current.plan.parts))}"
 
 
 # --- limits -----------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def largest_batch(
         start: the estimate of `batch`.
         batch: a batch size.
         optimizer: one of OPTIMIZERS.
-        limit_bytes: what a worker may hold.
+        limit_bytes: bytes that a worker may hold.
         exact: as for estimate.
     """
     unit = start.workers
@@ -200,10 +200,10 @@ def largest_batch(
     return Fit(fits, seen[fits or min(seen)])
 
 
-def extrapolated_batch(found: Estimate, batch: int, optimizer: str, limit_bytes: int) -> int:
-    """The batch that would fit if what grows with it grew linearly; 0 if none would."""
-    free = limit_bytes - (found.held_bytes(optimizer) - found.growing_bytes)
-    return max(free * batch // max(found.growing_bytes, 1), 0)
+def extrapolated_batch(current: Estimate, batch: int, optimizer: str, limit_bytes: int) -> int:
+    """The batch that would fit if its memory grew linearly; 0 if none would."""
+    free = limit_bytes - (current.held_bytes(optimizer) - current.growing_bytes)
+    return max(free * batch // max(current.growing_bytes, 1), 0)
 
 
 def batch_of(problem: Problem) -> int:

@@ -1,4 +1,4 @@
-"""The trade-off of time, or bytes, against memory: all plans that no other found one beats.
+"""The trade-off of time, or bytes, against memory: plans that no other plan found beats.
 
 TensorOpt (Cai et al., section 3) calls it the cost frontier. The search (``plan_frontier``)
 finds it for the memory of tiles and its own costs, and says whether it is complete; the memory that
@@ -31,12 +31,12 @@ class Point:
     """A plan of a frontier, with its cost and memory.
 
     Attributes:
-        name: where it comes from: a limit of tiles, or the search mode.
+        name: its origin: a limit of tiles, or the search mode.
         plan: the plan.
         step_seconds: the predicted time of a step; None without a machine.
         is_rival: whether it is the plan of another algorithm.
         problem: the graph that the plan is for; None: the one given.
-        tile_bytes: what the tiles of a worker take at most; None: not told by the search.
+        tile_bytes: the most bytes of tiles on a worker; None: the search does not tell.
         is_proven: whether the search has proven that it found every plan of the graph that no
             other beats in its own cost and the memory of tiles, of which this is one.
     """
@@ -70,27 +70,27 @@ def frontier(
     measure: Optional[Measure] = None,
     recompute: bool = False,
 ) -> Iterator[Point]:
-    """Yields plans as they are found; `unbeaten` keeps the frontier.
+    """Yield plans as they are found; `unbeaten` keeps the frontier.
 
     Args:
         problem: what to plan.
         options: how to search; whether tensors may stay whole is decided here.
         limits: number of memory limits to search within.
         most_bytes: plans that hold more are left out; None: none are.
-        rivals: what to compare with, by name.
+        rivals: searches to compare with, by name.
         measure: how to count memory and predict times; None: a quick estimate of memory, and
             bytes are compared.
         recompute: whether activations may also be computed again in the backward pass.
     """
     measure = measure or Measure()
     with stage("searching plans within memory limits"):
-        found = plan_frontier(problem, options, searches=limits)
-    count = len(found.plans)
-    for number, (searched, tiles) in enumerate(zip(found.plans, found.tile_bytes), 1):
+        search = plan_frontier(problem, options, searches=limits)
+    count = len(search.plans)
+    for number, (searched, tiles) in enumerate(zip(search.plans, search.tile_bytes), 1):
         name = "no limit" if number == count else f"tiles within {format_bytes(tiles)}"
         with stage(f"plan {number} of {count}"):
             outcome = measure.outcome(Trial(name, problem, options), searched)
-        yield from _point(outcome, most_bytes, tile_bytes=tiles, is_proven=found.is_complete)
+        yield from _point(outcome, most_bytes, tile_bytes=tiles, is_proven=search.is_complete)
     for outcome in sweep(_recomputing(problem, options) if recompute else (), measure):
         yield from _point(outcome, most_bytes)
     trials = (Trial(name, problem, chosen) for name, chosen in (rivals or {}).items())
@@ -99,7 +99,7 @@ def frontier(
 
 
 def _point(outcome: Outcome, most_bytes: Optional[int], **known: Any) -> Iterator[Point]:
-    """The point of a plan, if there is one and it is not left out."""
+    """Yield the point of a plan, if there is one within the limit."""
     plan = outcome.plan
     if plan is not None and (most_bytes is None or outcome.held_bytes <= most_bytes):
         name = outcome.trial.name
@@ -119,7 +119,7 @@ def _recomputing(problem: Problem, options: SearchOptions) -> Iterator[Trial]:
 
 
 def _recomputations(problem: Problem) -> Iterator[Recomputation]:
-    """Yields recomputations that keep as few activations as possible, or some more."""
+    """Yield recomputations that keep as few activations as possible, or some more."""
     most = recomputed(problem.table)
     if not most.segments:
         return
@@ -127,14 +127,14 @@ def _recomputations(problem: Problem) -> Iterator[Recomputation]:
     costs = {0, most.cost}
     for share in range(1, _LEVELS):
         limit = most.bytes + (most.saved_bytes - most.bytes) * share // _LEVELS
-        found = recomputed(problem.table, limit)
-        if found.cost not in costs:
-            costs.add(found.cost)
-            yield found
+        some = recomputed(problem.table, limit)
+        if some.cost not in costs:
+            costs.add(some.cost)
+            yield some
 
 
 def unbeaten(points: Sequence[Point]) -> list[Point]:
-    """Returns the points that no other beats in both cost and memory, by ascending memory."""
+    """Keep the points that no other beats in both cost and memory, by ascending memory."""
     kept: list[Point] = []
     ours = (point for point in points if not point.is_rival)
     for point in sorted(ours, key=lambda point: (point.held_bytes, point.cost)):
@@ -146,7 +146,7 @@ def unbeaten(points: Sequence[Point]) -> list[Point]:
 def turning_point(kept: Sequence[Point]) -> Optional[Point]:
     """The point from which more memory saves little; None for fewer than three points.
 
-    It is the one farthest below the line between the ends of the frontier.
+    The turning point is farthest below the line between the ends of the frontier.
     """
     if len(kept) < 3:
         return None

@@ -79,7 +79,7 @@ def _axes(scale: _Scale) -> Iterator[str]:
 
 
 def _line(scale: _Scale, kept: Sequence[Point]) -> str:
-    """Steps: up to the next point, one has to take the one before."""
+    """Draw steps: between two points, only the one with less memory can be had."""
     path = ""
     for point in kept:
         x, y = scale.x(point.held_bytes), scale.y(point.cost)

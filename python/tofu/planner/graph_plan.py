@@ -35,9 +35,9 @@ _FRAME_HEIGHT = 600  # of the page in a notebook, in pixels
 
 
 class GraphPlan:
-    """A plan with the graph that it is for; what ``tofu.plan`` returns.
+    """A plan with its graph, as ``tofu.plan`` returns it.
 
-    ``str()`` of it is the text of ``tofu plan``; a notebook shows its page.
+    ``str(plan)`` is the text of ``tofu plan``; a notebook shows the plan's page.
 
     Attributes:
         problem: the graph and the number of workers.
@@ -64,12 +64,12 @@ class GraphPlan:
 
     @property
     def tensors(self) -> tuple[TensorPlan, ...]:
-        """Returns every tensor with its cuts."""
+        """Every tensor with its cuts."""
         return self._searched.tensors
 
     @property
     def operators(self) -> tuple[OperatorPlan, ...]:
-        """Returns every operator with its splits and the bytes that it fetches."""
+        """Every operator with its splits and the bytes that it fetches."""
         return self._searched.operators
 
     @property
@@ -84,7 +84,7 @@ class GraphPlan:
 
     @property
     def lower_bound_bytes(self) -> int:
-        """No plan of the same steps communicates less."""
+        """A bound: no plan of the same steps communicates fewer bytes."""
         return self._searched.lower_bound_bytes
 
     @property
@@ -93,19 +93,19 @@ class GraphPlan:
         return self.details.bytes_per_worker
 
     def tensor(self, name: str) -> TensorPlan:
-        """Finds a tensor by its name or the end of its name.
+        """Find a tensor by its name or the end of its name.
 
         Raises:
             ConfigError: the graph has none of that name, or several.
         """
         known = {tensor.name: tensor for tensor in self.tensors}
-        found = matching(name, known)
-        if len(found) != 1:
-            raise ConfigError(f"{name}: {len(found)} tensors of that name" + near_text(name, known))
-        return known[found[0]]
+        names = matching(name, known)
+        if len(names) != 1:
+            raise ConfigError(f"{name}: {len(names)} tensors of that name" + near_text(name, known))
+        return known[names[0]]
 
     def explain(self, name: str) -> str:
-        """Explains the cost of each way to cut a tensor or to split an operator.
+        """Explain the cost of each way to cut a tensor or to split an operator.
 
         Args:
             name: a tensor or an operator, a pattern, or the end of one name.
@@ -114,12 +114,12 @@ class GraphPlan:
             ConfigError: the graph has none of that name.
         """
         nodes = dict.fromkeys(node.name for node in self.problem.graph.nodes)
-        found = matching(name, nodes) or matching(name, self.problem.graph.tensor_names)
-        if not found:
+        names = matching(name, nodes) or matching(name, self.problem.graph.tensor_names)
+        if not names:
             raise ConfigError(
                 f"{name}: no tensor or operator of that name" + near_text(name, nodes)
             )
-        return "\n".join(explain(self.problem, self._searched, each).to_text() for each in found)
+        return "\n".join(explain(self.problem, self._searched, each).to_text() for each in names)
 
     def save(self, path: Union[str, os.PathLike[str]]) -> None:
         """Save the plan for ``tofu run --plan``; the file keeps its plans for other graphs.
@@ -200,14 +200,15 @@ def plan(
         search: one of the search modes (docs/search.md).
         pins: tensors, by name or pattern, to the dimension to cut, or one per step.
         allow_replication: whether large tensors may stay whole if that communicates less; by
-            default only with a memory limit, which says how much that may take.
+            default only with a memory limit.
         objective: what to minimise, "bytes" or "time".
         machine: a machine file or name that predicts times; the objective time needs it.
-        memory: what a worker may hold, such as "12GiB"; the plan is the cheapest found that fits.
-        recompute: activations that the backward pass computes again: "auto" (as few as the
-            memory needs), "none", or "all" (that help).
-        keep_fetched: by how much a worker's peak may grow, such as "512MiB", for fetched regions
-            that it keeps; "auto": by what the memory leaves.
+        memory: memory that a worker may hold, such as "12GiB"; the plan is the cheapest found that
+            fits.
+        recompute: which activations the backward pass computes again: "auto" (as few as the
+            memory limit needs), "none", or "all" (that save memory).
+        keep_fetched: memory, such as "512MiB", by which a worker's peak may grow to keep fetched
+            regions; "auto": all that is free.
         fetch: "multifetch" or "plain"; by default multifetch on CPUs, plain on GPUs.
         time_limit_s: seconds after which the search takes its best plan; None: 60.
 

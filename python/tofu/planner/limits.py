@@ -1,8 +1,8 @@
-"""Searches within a memory limit: how to lower the limit of tiles until what is found fits.
+"""Searches within a memory limit: lowers the limit of tiles until the plan found fits.
 
-A search limits tiles only (src/passes/search/memory_limit.h). What a plan really takes, with
-the regions that operators fetch and the blocks that MXNet cannot reuse, is known afterwards; the
-limit of the tiles is lowered by what was too much, until the plan fits.
+A search limits tiles only (src/passes/search/memory_limit.h). The memory that a plan really takes,
+with the regions that operators fetch and the blocks that MXNet cannot reuse, is known afterwards;
+the limit of the tiles is lowered by the excess, until the plan fits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Fit(Generic[Found]):
 
     Attributes:
         found: the cheapest that fits; if none does, the one that holds least.
-        held_bytes: what it holds.
+        held_bytes: the bytes that it holds.
         fits: whether it fits.
     """
 
@@ -45,7 +45,7 @@ class Fit(Generic[Found]):
 
     @classmethod
     def of(cls, found: Found, held: Callable[[Found], int], limit_bytes: int) -> Fit[Found]:
-        """Compares what the found plan holds with the limit."""
+        """Compare the bytes that a plan holds with the limit."""
         size = held(found)
         return cls(found, size, size <= limit_bytes)
 
@@ -56,13 +56,13 @@ def fit_within(
     limit_bytes: int,
     fallback: Optional[Callable[[], Found]] = None,
 ) -> Fit[Found]:
-    """The cheapest that a few searches find within a limit.
+    """Find the cheapest plan of a few searches within a limit.
 
     Args:
-        search: finds the cheapest whose tiles take at most so many bytes; None: any number.
-        held: the bytes that it really takes.
-        limit_bytes: what a worker can hold.
-        fallback: finds another that may hold less, tried last.
+        search: finds the cheapest plan whose tiles take at most so many bytes; None: any number.
+        held: counts the bytes that a plan really takes.
+        limit_bytes: bytes that a worker can hold.
+        fallback: finds another plan that may hold less, tried last.
 
     Raises:
         PlanError: even the search without a limit finds nothing.
@@ -90,13 +90,13 @@ def keep_what_fits(
     held: Callable[[Found], int],
     limit_bytes: int,
 ) -> Fit[Found]:
-    """The same plan, with as many fetched regions kept as the limit has memory for.
+    """Keep as many fetched regions of a plan as the limit has memory for.
 
     Args:
         fit: a plan that keeps none between forward and backward.
-        keep: the plan whose peaks grow by so many bytes for regions.
-        held: the bytes that it really takes.
-        limit_bytes: what a worker can hold.
+        keep: makes the plan whose peaks grow by so many bytes for regions.
+        held: counts the bytes that a plan really takes.
+        limit_bytes: bytes that a worker can hold.
     """
     spare = limit_bytes - fit.held_bytes
     for _ in range(_TRIES):
@@ -112,13 +112,13 @@ def keep_what_fits(
 def check_fits(
     name: str, plan: Plan, limit_bytes: int, *, taken_bytes: int = 0, recompute: str = "all"
 ) -> None:
-    """Raise MemoryLimitError unless a plan fits; it says what takes the memory.
+    """Raise MemoryLimitError unless a plan fits; the message lists what takes the memory.
 
     Args:
-        name: what is planned.
+        name: the name of what is planned.
         plan: the plan that holds least, with its memory.
-        limit_bytes: what a worker can hold.
-        taken_bytes: what other graphs of the run hold of that.
+        limit_bytes: bytes that a worker can hold.
+        taken_bytes: the part of the limit that other graphs of the run hold.
         recompute: whether recomputation was tried, one of config.RECOMPUTES.
     """
     held = held_bytes(plan)
@@ -135,18 +135,18 @@ def check_fits(
 
 
 def _worst_moment(plan: Plan) -> str:
-    """Says when a worker holds most, and what; "" for an estimate."""
+    """Describe the memory, and the moment when a worker holds most; an estimate has no moment."""
     kinds = ((size, kind.replace("_", " ")) for kind, size in plan.bytes_per_worker.items())
     shares = ", ".join(
         f"{format_bytes(size)} {kind}" for size, kind in sorted(kinds, reverse=True) if size
     )
-    told = f"That is {shares}. "
+    text = f"That is {shares}. "
     if plan.peak is None or not plan.peak.nodes:
-        return told
+        return text
     groups = held_groups(plan)[:_HELD_SHOWN]
     largest = "; ".join(
         f"{each.name}{f' (x {len(each)})' * (len(each) > 1)}: {format_bytes(each.bytes)}"
         for each in groups
     )
     moment = peak_text(plan)[0]
-    return f"{told}{moment[0].upper()}{moment[1:]}. Largest then: {largest}. "
+    return f"{text}{moment[0].upper()}{moment[1:]}. Largest then: {largest}. "

@@ -23,10 +23,10 @@ def with_memory(
     Over more than 512 workers that differ, the plan keeps its estimate.
 
     Args:
-        problem: what was planned.
-        plan: its plan.
+        problem: the problem that the plan solves.
+        plan: the plan.
         fetch: one of config.FETCHES; None: the default of a run.
-        keep_fetched_bytes: as SearchOptions has it.
+        keep_fetched_bytes: as in SearchOptions.
     """
     from tofu.mx.devices import default_fetch
 
@@ -49,13 +49,13 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: i
     partitioned = _core.partition(alike, fetch=fetch, spare_bytes=keep_fetched_bytes)
     step = _core.schedule(partitioned, joint=extension.runs_parts())
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
-    found = step_memory(step, [kind(worker) for worker in range(alike.workers)])
+    memory = step_memory(step, [kind(worker) for worker in range(alike.workers)])
     return plan.noted(
-        bytes_per_worker=found.kinds,
+        bytes_per_worker=memory.kinds,
         memory="exact",
         fetch=fetch,
         fetched_bytes=copies * partitioned.fetched_bytes + given.update_bytes,
         shared_bytes=copies * partitioned.shared_bytes,
         relayed_bytes=copies * partitioned.relayed_bytes,
-        peak=found.peak,
+        peak=memory.peak,
     )

@@ -4,8 +4,8 @@
     found.table                         # of the graph that computes them again
     found.cost / found.graph_cost       # how much more is computed
 
-The pass is src/passes/recompute; this module tells it what operators cost and which must not run
-again, and looks for as little recomputation as a memory limit needs.
+The pass is src/passes/recompute; this module gives it the costs of operators, and those that must
+not run again, and looks for as little recomputation as a memory limit needs.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ class Recomputation:
         table: its strategy table; without recomputation, the one given.
         limit_bytes: the limit of activations that it was made for; 0: as few as possible.
         segments: the number of parts that run again.
-        operators: the number of operators that do.
-        saved_bytes: activations that the backward pass reads, whole, without recomputation.
-        bytes: the most that stay, or are computed again, at a time.
-        cost: of what runs again: operations, and those that its memory traffic takes as long as.
-        graph_cost: of the whole graph, without recomputation.
+        operators: the number of operators that run again.
+        saved_bytes: whole activations that the backward pass reads without recomputation.
+        bytes: the most bytes of activations that stay, or are computed again, at a time.
+        cost: the cost of the operators that run again: their operations, plus as many as take the
+            time of their memory traffic.
+        graph_cost: the cost of the whole graph, without recomputation.
     """
 
     table: _core.StrategyTable
@@ -60,36 +61,36 @@ class Recomputation:
         return 1 + self.cost / max(self.graph_cost, 1)
 
     def note(self, plan: Plan) -> Plan:
-        """A plan of this graph, with what is computed again in its document."""
+        """Note the recomputation in the document of a plan of this graph."""
         kept = ("limit_bytes", "segments", "operators", "saved_bytes", "bytes")
-        found: dict[str, Any] = {name: getattr(self, name) for name in kept}
-        found["computation"] = self.computation
-        return plan.noted(recompute=found)
+        record: dict[str, Any] = {name: getattr(self, name) for name in kept}
+        record["computation"] = self.computation
+        return plan.noted(recompute=record)
 
 
 def recomputed(table: _core.StrategyTable, limit_bytes: int = 0) -> Recomputation:
-    """The graph with the least recomputation that keeps activations within a limit.
+    """Find the least recomputation that keeps activations within a limit.
 
     Args:
         table: strategy table of a training graph.
         limit_bytes: bytes of whole activations; 0: as few as possible.
     """
     costs = _costs(table.graph)
-    found = _core.recompute(table, costs=costs, limit_bytes=limit_bytes)
+    result = _core.recompute(table, costs=costs, limit_bytes=limit_bytes)
     return Recomputation(
-        table=found["table"] if found["segments"] else table,
+        table=result["table"] if result["segments"] else table,
         limit_bytes=limit_bytes,
-        segments=found["segments"],
-        operators=found["repeated"],
-        saved_bytes=found["saved_bytes"],
-        bytes=found["bytes"],
-        cost=found["cost"],
+        segments=result["segments"],
+        operators=result["repeated"],
+        saved_bytes=result["saved_bytes"],
+        bytes=result["bytes"],
+        cost=result["cost"],
         graph_cost=sum(map(abs, costs)),
     )
 
 
 def _costs(graph: _core.Graph) -> list[int]:
-    """Returns the cost of each node; negative if it must not run again."""
+    """The cost of each node; negative if it must not run again."""
     costs = []
     for node in graph.nodes:
         cost = 0
@@ -102,11 +103,11 @@ def _costs(graph: _core.Graph) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Recomputed(Generic[Found]):
-    """Result for a graph with, or without, recomputation.
+    """The result for a graph with, or without, recomputation.
 
     Attributes:
-        fit: what was found.
-        recomputation: the graph that it is for; None: the one given.
+        fit: the plan found.
+        recomputation: the graph that the plan is for; None: the one given.
     """
 
     fit: Fit[Found]
@@ -119,14 +120,14 @@ def fit_with_recomputation(
     mode: str,
     limit_bytes: Optional[int],
 ) -> Recomputed[Found]:
-    """Fits a graph into a limit with as little recomputation as necessary.
+    """Fit a graph into a limit with as little recomputation as necessary.
 
     Args:
         table: strategy table of the graph.
         fit_graph: finds a plan of a graph, in the limit if possible; told whether parts of the
             graph run again.
         mode: one of config.RECOMPUTES.
-        limit_bytes: what a worker can hold; None: any number of bytes.
+        limit_bytes: bytes that a worker can hold; None: any number.
     """
     if mode == "all":
         most = recomputed(table)
@@ -139,8 +140,8 @@ def fit_with_recomputation(
         return Recomputed(plain)
     best = Recomputed(fit_graph(most.table, True), most)
     if not best.fit.fits:
-        return min(Recomputed(plain), best, key=lambda found: found.fit.held_bytes)
-    # Between all and nothing: guess linearly, as activations are what differs.
+        return min(Recomputed(plain), best, key=lambda either: either.fit.held_bytes)
+    # Between all and nothing: guess linearly, since only activations differ.
     low, low_held = most.bytes, best.fit.held_bytes
     high, high_held = most.saved_bytes, plain.held_bytes
     for _ in range(_TRIES):

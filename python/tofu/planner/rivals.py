@@ -22,12 +22,12 @@ def _data_parallel(options: SearchOptions) -> SearchOptions:
 
 
 def _tofu(options: SearchOptions) -> SearchOptions:
-    """Tofu's own: fewest bytes step by step, every tensor cut, whatever is minimised here."""
+    """Tofu's own plan: fewest bytes step by step, every tensor cut, under every objective."""
     return dataclasses.replace(options, mode="recursion", objective="bytes")
 
 
 def _optcnn(options: SearchOptions) -> SearchOptions:
-    """OptCNN's and FlexFlow's: the least time, however much memory that takes."""
+    """OptCNN's and FlexFlow's plan: the least time, however much memory that takes."""
     if options.objective != "time":
         raise ConfigError(
             "rival optcnn: it minimises the time of a step, which only --machine predicts; name "
@@ -44,7 +44,7 @@ RIVALS: Mapping[str, Callable[[SearchOptions], SearchOptions]] = {
 
 
 def rivals_of(names: Iterable[str], options: SearchOptions) -> dict[str, SearchOptions]:
-    """Returns the searches that find the rivals' plans.
+    """The searches that find the rivals' plans.
 
     Args:
         names: of RIVALS, or search modes.
@@ -53,9 +53,9 @@ def rivals_of(names: Iterable[str], options: SearchOptions) -> dict[str, SearchO
     Raises:
         ConfigError: a name is neither, or the rival needs a machine.
     """
-    found = {}
+    searches = {}
     for name in names:
         known = RIVALS.get(name)
         mode = name if known else parse_mode(name, "--rivals")
-        found[name] = known(options) if known else dataclasses.replace(options, mode=mode)
-    return found
+        searches[name] = known(options) if known else dataclasses.replace(options, mode=mode)
+    return searches

@@ -1,4 +1,4 @@
-"""Saves plans for runs (TOFU_PLAN), with how a run finds the graph that a plan is for."""
+"""Saves plans for runs (TOFU_PLAN), with the keys by which a run finds a plan's graph."""
 
 from __future__ import annotations
 

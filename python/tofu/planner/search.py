@@ -1,7 +1,7 @@
 """Searches the plan of a problem: the candidates of an objective, and the graph that a run uses.
 
-For bytes there is one candidate. For time, the search adds up what operators take by themselves
-(src/passes/search/time_cost.h), and only the simulator sees what waits for what: plans for time,
+For bytes there is one candidate. For time, the search adds up the times of operators by themselves
+(src/passes/search/time_cost.h), and only the simulator sees which waits for which: plans for time,
 with and without operators that all workers compute, and the plan for bytes are simulated, and the
 fastest that fits the machine's memory is taken.
 
@@ -50,10 +50,10 @@ class Searched:
     Attributes:
         problem: the graph that it is for, which is the one that a run would use.
         plan: the plan.
-        options: what was searched for.
-        simulation: its simulated step, where that decided.
-        simulated_ns: the simulated step of each candidate, by what it was searched for; of those
-            that do not fit the machine's memory, negative.
+        options: the options of the search.
+        simulation: its simulated step, if that decided.
+        simulated_ns: the simulated step of each candidate, by name; negative if the candidate does
+            not fit the machine's memory.
     """
 
     problem: Problem
@@ -70,7 +70,7 @@ class Searched:
         return not self.simulation.fits, self.simulation.step_seconds
 
     def final(self, problem: Problem) -> Searched:
-        """The same, where `problem` is what was to be planned: there is nothing left to refine."""
+        """Return the result for `problem`, whose graph needs no further refinement."""
         return dataclasses.replace(self, problem=problem.replaced(self.plan.table))
 
     def read(self) -> Plan:
@@ -99,7 +99,7 @@ def search(
     Args:
         problem: what to plan.
         options: how to search; None: the defaults.
-        fetch: one of config.FETCHES; None: what the machine's devices use by default.
+        fetch: one of config.FETCHES; None: the default of the machine's devices.
         simulated: whether the objective time is decided by simulation; else by the search's own
             prediction.
         dump_dir: where every pass writes a readable file, or None.
@@ -119,13 +119,13 @@ def search(
 
 
 def plan_refined(problem: Problem, options: Optional[SearchOptions] = None) -> tuple[Problem, Plan]:
-    """The graph that a run would use, and its plan, without a simulation.
+    """Return the graph that a run would use, and its plan, without a simulation.
 
     Raises:
         PlanError: an option does not fit the graph.
     """
-    found = search(problem, options, simulated=False)
-    return found.problem, found.read()
+    searched = search(problem, options, simulated=False)
+    return searched.problem, searched.read()
 
 
 def plan_graph(problem: Problem, options: Optional[SearchOptions] = None) -> Plan:
@@ -149,7 +149,7 @@ def search_plan(
     Args:
         table: strategy table of the graph.
         workers: number of workers.
-        cuts: of tensors that have them already; pins of `options` apply to the others.
+        cuts: the cuts of tensors that are cut already; pins of `options` apply to the others.
         options: how to search.
         on_pass: called after every pass, or None.
 
@@ -171,7 +171,7 @@ def search_plan(
 
 
 def default_fetch(machine: _core.Machine) -> str:
-    """Returns the default way to fetch on such devices, one of config.FETCHES."""
+    """The default way to fetch on such devices, one of config.FETCHES."""
     return "plain" if machine.is_gpu else "multifetch"
 
 
@@ -204,14 +204,14 @@ class _Contest:
         self._fetch = fetch
 
     def refined(self, problem: Problem) -> Searched:
-        """The best plan of the graph, or that of the graph that it leads to if that is as good."""
+        """The best plan of the graph, or of its refined graph if that plan is as good."""
         if self._machine is not None and problem.workers > self._machine.devices:
             raise ConfigError(
                 f"{self._machine.name} has {self._machine.devices} devices, expected at least "
                 f"{problem.workers}, one for each worker"
             )
         best = self._best(problem)
-        # MXNet cannot bind what `refine` makes where it copies between workers.
+        # MXNet cannot bind the refined graph if it copies between workers.
         refine = None if self._fetch == "plain" else problem.refine
         table = None if refine is None else refine(best.plan)
         if table is not None:
@@ -221,13 +221,13 @@ class _Contest:
         return best.final(problem)
 
     def _best(self, problem: Problem) -> Searched:
-        found: dict[str, Searched] = {}
+        results: dict[str, Searched] = {}
         for name, options in self._candidates.items():
             on_pass = self._on_pass if self._machine is None else None
             plan = search_plan(problem.table, problem.workers, problem.fixed, options, on_pass)
-            found[name] = Searched(problem, plan, options, self._simulated(plan))
-        times = {name: _signed_ns(each) for name, each in found.items() if each.simulation}
-        best = min(found.values(), key=_slowness)
+            results[name] = Searched(problem, plan, options, self._simulated(plan))
+        times = {name: _signed_ns(each) for name, each in results.items() if each.simulation}
+        best = min(results.values(), key=_slowness)
         return dataclasses.replace(best, simulated_ns=times)
 
     def _simulated(self, plan: _core.Plan) -> Optional[Simulation]:
@@ -238,22 +238,24 @@ class _Contest:
         return simulate_plan(plan, self._machine, fetch=self._fetch)
 
 
-def _slowness(found: Searched) -> tuple[bool, float]:
-    return found.slowness
+def _slowness(searched: Searched) -> tuple[bool, float]:
+    return searched.slowness
 
 
 def _candidates(options: SearchOptions) -> dict[str, SearchOptions]:
-    """Returns the searches by name; of equally fast plans the first is chosen."""
-    found = {"time": options}
+    """The searches by name; of equally fast plans the first is chosen."""
+    searches = {"time": options}
     if options.allow_replication:
-        found["time, all operators split"] = dataclasses.replace(options, allow_replication=False)
-    found["bytes"] = dataclasses.replace(options, objective="bytes")
-    return found
+        searches["time, all operators split"] = dataclasses.replace(
+            options, allow_replication=False
+        )
+    searches["bytes"] = dataclasses.replace(options, objective="bytes")
+    return searches
 
 
-def _signed_ns(found: Searched) -> int:
-    ns = round(found.slowness[1] * 1e9)
-    return -ns if found.slowness[0] else ns
+def _signed_ns(searched: Searched) -> int:
+    ns = round(searched.slowness[1] * 1e9)
+    return -ns if searched.slowness[0] else ns
 
 
 def _with_cuts(problem: Problem, cuts: Cuts) -> Problem:
@@ -268,9 +270,9 @@ class Frontier:
     """Plans that trade cost, which the search minimises, against the memory of tiles.
 
     Attributes:
-        plans: those that no other one found beats in both, by ascending memory.
-        tile_bytes: what the tiles of a worker take at most, of each.
-        is_complete: whether these are proven to be all there are.
+        plans: plans that no other plan found beats in both, by ascending memory.
+        tile_bytes: for each plan, the most bytes of tiles on a worker.
+        is_complete: whether it is proven that there are no others.
     """
 
     plans: tuple[Searched, ...]
@@ -290,7 +292,7 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
         PlanError: an option does not fit the graph.
     """
     with _searching(problem.table, options) as (model, arguments):
-        found = _core.plan_frontier(
+        frontier = _core.plan_frontier(
             problem.table,
             workers=problem.workers,
             pins=_fixed(problem.table, {}, options),
@@ -302,7 +304,7 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
             **arguments,
         )
     plans = []
-    for plan, tiles in zip(found["plans"], found["tile_bytes"]):
+    for plan, tiles in zip(frontier["plans"], frontier["tile_bytes"]):
         best = Searched(problem, _predicted(plan, model, options), options)
         table = problem.refine(best.plan) if problem.refine is not None else None
         if table is not None:
@@ -312,14 +314,14 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
                 refined = Searched(problem.replaced(table), other, options)
                 best = min(refined, best, key=_slowness)
         plans.append(best.final(problem))
-    return Frontier(tuple(plans), tuple(found["tile_bytes"]), found["complete"])
+    return Frontier(tuple(plans), tuple(frontier["tile_bytes"]), frontier["complete"])
 
 
 # --- calls of C++ -------------------------------------------------------------------------------
 
 
 def _fixed(table: _core.StrategyTable, cuts: Cuts, options: SearchOptions) -> dict[str, list[int]]:
-    """The cuts of every tensor that has them, or that the pins of the options fix."""
+    """The cuts of every tensor that is cut already, or pinned by the options."""
     fixed = {name: list(each) for name, each in cuts.items()}
     if not options.pins:
         return fixed
@@ -356,7 +358,7 @@ def _predicted(
 
 
 def _stopped(plan: _core.Plan, options: SearchOptions) -> str:
-    """Returns the reason why a search ended, one of plan.STOPPED."""
+    """The reason why a search ended, one of plan.STOPPED."""
     if plan.cost <= plan.lower_bound:
         return "proven"
     return "time limit" if plan.search_seconds >= options.limit_s else "nothing left to try"

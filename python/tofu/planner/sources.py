@@ -1,4 +1,4 @@
-"""Training graphs to plan: those of saved symbols, of models by name, and of blocks."""
+"""Training graphs to plan: of saved symbols, of models by name, and of blocks."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def of_symbol(
     }
     parameters = {name: variables[name] for name in is_input if not is_input[name]}
     with _making(request.path.name):
-        make = training_graphs(
+        make_graph = training_graphs(
             symbol,
             inputs={name: variables[name] for name in is_input if is_input[name]},
             parameters=parameters,
@@ -164,7 +164,7 @@ def of_symbol(
             workers=count,
             on_gpus=_on_gpus(config),
         )
-        return _problem(request.path.name, make, count, config)
+        return _problem(request.path.name, make_graph, count, config)
 
 
 def from_block(
@@ -237,8 +237,8 @@ def from_model(
         from tofu import models
 
         built = models.build(name, batch_size)
-        make = built.training_graphs(optimizer=optimizer, on_gpus=_on_gpus(config))
-        return _problem(models.find(name).name, make, workers, config)
+        make_graph = built.training_graphs(optimizer=optimizer, on_gpus=_on_gpus(config))
+        return _problem(models.find(name).name, make_graph, workers, config)
 
 
 def _making(name: str) -> AbstractContextManager[None]:
@@ -247,20 +247,20 @@ def _making(name: str) -> AbstractContextManager[None]:
 
 def _problem(
     name: str,
-    make: Callable[[Optional[Collection[str]]], _core.Graph],
+    make_graph: Callable[[Optional[Collection[str]]], _core.Graph],
     workers: Optional[int],
     config: Optional[Config],
 ) -> Problem:
-    """The problem of a graph, which `make` also makes with BatchNorms that stay whole."""
+    """The problem of a graph, which `make_graph` also makes with BatchNorms that stay whole."""
     from tofu.analysis.strategy_table import strategy_table
     from tofu.mx.devices import default_fetch
     from tofu.mx.graphs.lower.fused_norm import refined
 
     def prepare(fused: Optional[Collection[str]]) -> _core.StrategyTable:
-        return strategy_table(make(fused))[0]
+        return strategy_table(make_graph(fused))[0]
 
     count = workers or default_workers(config)
-    # MXNet cannot bind them where it copies between workers.
+    # MXNet cannot bind whole BatchNorms if it copies between workers.
     if ((config or Config.from_environment()).fetch or default_fetch()) == "plain":
         return Problem(name, prepare(None), count)
     return Problem(name, prepare(()), count, functools.partial(refined, prepare))
@@ -321,13 +321,13 @@ def _broken_entry(document: Mapping[str, Any]) -> Optional[str]:
         if not isinstance(node, dict) or not isinstance(node.get("inputs"), list):
             return f'node {number}: no object with the list "inputs"'
         for place, entry in enumerate(node["inputs"]):
-            found = problem(entry, number)
-            if found:
-                return f"input {place} of node {node.get('name')!r} is {found}"
+            fault = problem(entry, number)
+            if fault:
+                return f"input {place} of node {node.get('name')!r} is {fault}"
     for place, entry in enumerate(document["heads"]):
-        found = problem(entry, len(nodes))
-        if found:
-            return f"head {place} is {found}"
+        fault = problem(entry, len(nodes))
+        if fault:
+            return f"head {place} is {fault}"
     return None
 
 
@@ -353,8 +353,8 @@ def _variables(symbol: Any, request: SymbolRequest) -> dict[str, tuple[tuple[int
         raise GraphError(
             f"{request.path}: the shapes do not fit ({_first_line(error)}); check --shape"
         ) from None
-    found = dict(zip(names, [*(shapes or ()), *(aux_shapes or ())]))
-    missing = [name for name in names if not found.get(name) or 0 in found[name]]
+    known = dict(zip(names, [*(shapes or ()), *(aux_shapes or ())]))
+    missing = [name for name in names if not known.get(name) or 0 in known[name]]
     if missing:
         raise ConfigError(
             f"{request.path}: cannot infer the shape of {', '.join(missing)}; "
@@ -362,7 +362,7 @@ def _variables(symbol: Any, request: SymbolRequest) -> dict[str, tuple[tuple[int
         )
     types = dict(zip(names, [*(dtypes or ()), *(aux_dtypes or ())]))
     return {
-        name: (tuple(found[name]), np.dtype(types.get(name) or request.dtypes[""]).name)
+        name: (tuple(known[name]), np.dtype(types.get(name) or request.dtypes[""]).name)
         for name in names
     }
 

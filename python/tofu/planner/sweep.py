@@ -1,4 +1,4 @@
-"""A sweep: plans many problems or options one after the other, and measures what it finds."""
+"""A sweep: plans many problems or options one after the other, and measures the plans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Trial:
     """A search of a sweep and its result.
 
     Attributes:
-        name: what progress and readers call it.
+        name: its name for progress and readers.
         problem: what to plan.
         options: how to search.
         recomputation: the recomputation that made the problem's graph, or None.
@@ -64,7 +64,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """Measurements that a sweep makes of the plans that it finds.
+    """The measurements of plans that a sweep makes.
 
     Attributes:
         count: counts the memory of a plan, such as ``with_memory``; None: a quick estimate.
@@ -76,12 +76,12 @@ class Measure:
 
     @classmethod
     def of(cls, *, exact: bool, step_seconds: Optional[StepSeconds] = None) -> Measure:
-        """Count what MXNet will allocate, if that is to be exact."""
+        """Count the memory that MXNet will allocate if `exact`."""
         return cls(with_memory if exact else None, step_seconds)
 
-    def outcome(self, trial: Trial, found: Searched) -> Outcome:
+    def outcome(self, trial: Trial, searched: Searched) -> Outcome:
         """The plan that a trial has found, with its memory and its time."""
-        problem, plan = found.problem, found.read()
+        problem, plan = searched.problem, searched.read()
         if self.count is not None:
             plan = self.count(problem, plan)
         seconds = None if self.step_seconds is None else self.step_seconds(problem, plan)
@@ -95,9 +95,9 @@ def sweep(trials: Iterable[Trial], measure: Measure) -> Iterator[Outcome]:
     for trial in trials:
         with stage(trial.name):
             try:
-                found = search(trial.problem, trial.options, simulated=False)
+                searched = search(trial.problem, trial.options, simulated=False)
             except PlanError as error:
                 outcome = Outcome(trial, trial.problem, None, str(error))
             else:
-                outcome = measure.outcome(trial, found)
+                outcome = measure.outcome(trial, searched)
         yield outcome

@@ -1,4 +1,4 @@
-"""The objective time: what the search needs to know of a graph's operators and of a machine."""
+"""The objective time: the model of a graph's operators and a machine that the search uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["time_model"]
 
 
 def time_model(table: _core.StrategyTable, machine: str) -> _core.TimeModel:
-    """Returns the model that predicts the time of a graph's plans.
+    """Make the model that predicts the time of a graph's plans.
 
     Args:
         table: strategy table of the graph.

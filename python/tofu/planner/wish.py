@@ -18,10 +18,10 @@ class Wish:
 
     Attributes:
         options: how to search.
-        limit_bytes: what a worker may hold; None: any number of bytes.
+        limit_bytes: bytes that a worker may hold; None: any number.
         recompute: which activations are computed again, one of config.RECOMPUTES; "auto": as
             few as the limit needs.
-        exact: whether to count what MXNet will allocate; else a quick estimate.
+        exact: whether to count the memory that MXNet will allocate; else a quick estimate.
         fetch: one of config.FETCHES; None: the default of a run.
         dump_dir: where every pass writes a readable file, or None.
     """

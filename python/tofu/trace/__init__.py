@@ -1,5 +1,5 @@
-"""Runs a script with MXNet's profiler, and says what bounds a training step (``tofu trace``).
+"""Runs a script with MXNet's profiler, and finds what bounds a training step (``tofu trace``).
 
-``record`` is the process that runs the script, ``labels`` tells the profiler's operators apart,
-and ``timeline`` orders them by worker and adds them up.
+``profiled_run`` is the process that runs the script, ``labels`` tells the profiler's operators
+apart, and ``timeline`` orders them by worker and adds up their times.
 """

@@ -38,12 +38,12 @@ class Node:
     Attributes:
         name: its name in the partitioned graph, such as "dense0_fwd@1/in0/fetch".
         op: its operator.
-        of_variable: whether it fetches a variable, such as "data@0/publish0".
+        is_of_variable: whether it fetches a variable, such as "data@0/publish0".
     """
 
     name: str
     op: str
-    of_variable: bool
+    is_of_variable: bool
 
 
 def preload() -> ctypes.CDLL:
@@ -77,17 +77,17 @@ class Labels:
         return len(self._nodes[self._number(executor)])
 
     def begin(self, executor: Any, number: int) -> None:
-        """Label what this thread pushes from now on as a node."""
+        """Label the operators that this thread pushes from now on as a node."""
         self._library.TofuProfilerLabel(f"tofu.{self._number(executor)}.{number}".encode())
 
     def end(self) -> None:
-        """End that."""
+        """Stop labelling."""
         self._library.TofuProfilerLabel(None)
 
     def node(self, event: str) -> Optional[Node]:
-        """The node that an event of the profiler is; None for an operator outside."""
-        found = _LABEL.match(event)
-        return self._nodes[int(found[1])][int(found[2])] if found else None
+        """The node of a profiler's event; None for an operator outside of partitioned graphs."""
+        match = _LABEL.match(event)
+        return self._nodes[int(match[1])][int(match[2])] if match else None
 
     def _number(self, executor: Any) -> int:
         if executor not in self._numbers:
@@ -97,12 +97,12 @@ class Labels:
 
 
 def _read(text: str) -> list[Optional[Node]]:
-    """The nodes of an executor, by its debug text; None for a variable."""
-    found = list(_NODE.finditer(text))
-    variables = {match["variable"].partition("@")[0] for match in found if match["op"] is None}
+    """Read the nodes of an executor from its debug text; None for a variable."""
+    matches = list(_NODE.finditer(text))
+    variables = {match["variable"].partition("@")[0] for match in matches if match["op"] is None}
     return [
         None
         if match["op"] is None
         else Node(match["name"], match["op"], match["name"].partition("@")[0] in variables)
-        for match in found
+        for match in matches
     ]

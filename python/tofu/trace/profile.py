@@ -30,8 +30,8 @@ def read_profile(document: Mapping[str, Any], find: Find) -> tuple[list[str], li
     """Read a profile.
 
     Args:
-        document: what the profiler wrote.
-        find: the node that a name of the profiler stands for.
+        document: the document that the profiler wrote.
+        find: finds the node that a name of the profiler stands for.
 
     Returns:
         The devices of the workers, and all operators on them.
@@ -50,7 +50,7 @@ def read_profile(document: Mapping[str, Any], find: Find) -> tuple[list[str], li
 
 
 def _spans(events: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], ...]]:
-    """The operators: a begin and an end, which the profiler writes one after the other."""
+    """Pairs of a begin and an end, which the profiler writes one after the other."""
     for begin, end in zip(events, events[1:]):
         if begin["ph"] == "B" and end["ph"] == "E" and begin["cat"] in _CATEGORIES:
             yield begin, end
@@ -72,7 +72,7 @@ def _of_node(worker: int, begin: float, end: float, node: Node) -> Operator:
     base, _, rest = node.name.partition("@")
     part = rest.partition("/")[2]
     moves = bool(part) or node.op == _CROSSING
-    layer = layer_of(base, is_variable=node.of_variable)
+    layer = layer_of(base, is_variable=node.is_of_variable)
     direction = direction_of(OperatorPlan(base, node.op, (), 0))
     details = {"direction": direction, "operator": node.op, "node": node.name}
     label = readable(base)

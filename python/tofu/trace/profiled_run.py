@@ -26,7 +26,7 @@ from tofu.trace.timeline import Interval, Timeline
 __all__ = ["main"]
 
 FAILED = 1  # exit status of a script that raises
-_EXIT_S = 10  # what ending may take
+_EXIT_S = 10  # the most seconds that ending may take
 
 
 class _Ended(BaseException):
@@ -34,18 +34,18 @@ class _Ended(BaseException):
 
 
 class _Recorder:
-    """Counts the training steps, and profiles those wanted.
+    """Counts the training steps, and profiles some.
 
     Attributes:
         seen: the number of steps that have ended.
-        steps: begin and end of the profiled ones, in microseconds.
+        steps: begin and end of the profiled steps, in microseconds.
     """
 
     def __init__(self, skip: int, steps: int, labels: Labels, profile: Path) -> None:
         self.seen = 0
         self.steps: list[Interval] = []
         self._skip = skip
-        self._wanted = steps
+        self._steps_to_profile = steps
         self._labels = labels
         self._profile = profile
         self._since = 0.0
@@ -60,13 +60,13 @@ class _Recorder:
         self._begin_if_due()
 
     def update(self, original: Any) -> Any:
-        """The script's call at the end of a step."""
+        """Wrap the method that a script calls at the end of a step."""
 
         @functools.wraps(original)
         def step(trainer: Any, *args: Any, **options: Any) -> Any:
-            found = original(trainer, *args, **options)
+            result = original(trainer, *args, **options)
             self._ended()
-            return found
+            return result
 
         return step
 
@@ -75,13 +75,13 @@ class _Recorder:
 
         self.seen += 1
         number = self.seen - self._skip
-        if number == self._wanted:
+        if number == self._steps_to_profile:
             mx.nd.waitall()  # the last step is over when its operators are
         if number >= 1:
             now = _now()
             self.steps.append((self._since, now))
             self._since = now
-        if number == self._wanted:
+        if number == self._steps_to_profile:
             self._stop()
             raise _Ended
         self._begin_if_due()
@@ -122,7 +122,7 @@ def _now() -> float:
 
 
 def main() -> None:
-    """The process."""
+    """Run the script in this process and write the document."""
     out, skip, steps, script, *args = sys.argv[1:]
     library = preload()
     from mxnet import gluon
@@ -153,17 +153,17 @@ def main() -> None:
 
 
 def _limit_exit() -> None:
-    """End this process soon, even if MXNet's threads do not: all is written."""
+    """End this process soon even if MXNet's threads hang, as everything is written."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_EXIT_S)
 
 
 def _of_script(error: Exception, script: str) -> Optional[TracebackType]:
-    """The frames from the script's first on, as ``python SCRIPT`` would show them."""
-    found = error.__traceback__
-    while found is not None and found.tb_frame.f_code.co_filename != script:
-        found = found.tb_next
-    return found or (None if isinstance(error, SyntaxError) else error.__traceback__)
+    """The traceback from the script's first frame on, as ``python SCRIPT`` would show it."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != script:
+        frames = frames.tb_next
+    return frames or (None if isinstance(error, SyntaxError) else error.__traceback__)
 
 
 def _write(out: str, recorder: _Recorder, timeline: Optional[Timeline]) -> None:

@@ -1,4 +1,4 @@
-"""Orders the operators of a profile by worker, and adds up what a worker's time goes to.
+"""Orders the operators of a profile by worker, and adds up how a worker spends its time.
 
 At every moment of a step a worker computes, fetches or waits; the three add up to the step::
 
@@ -26,10 +26,10 @@ class Operator:
     Attributes:
         worker: the number of the worker.
         begin, end: when, in microseconds.
-        name: what to call it.
+        name: its name for readers.
         kind: COMPUTATION or FETCH.
         layer: the layer that it belongs to.
-        details: more to show, such as its direction and its operator.
+        details: further properties to show, such as its direction and its operator.
     """
 
     worker: int
@@ -63,8 +63,8 @@ class Share:
     Attributes:
         computation, fetch: in operators that compute, and in those that move data.
         waiting: the rest.
-        others: the part of the waiting in which another worker works; in the rest of it, none
-            does, and all wait for the script.
+        others: the part of the waiting in which another worker works; in the rest, all workers
+            wait for the script.
     """
 
     computation: float
@@ -85,8 +85,8 @@ class Timeline:
     Attributes:
         workers: the device of each worker.
         steps: begin and end of each step, without gaps.
-        slices: for each worker, what it does, without gaps or overlaps.
-        shares: for each worker, the sums.
+        slices: for each worker, its operators and waits, without gaps or overlaps.
+        shares: for each worker, the sums of its slices.
     """
 
     workers: tuple[str, ...]
@@ -104,7 +104,7 @@ class Timeline:
             _apart([each for each in operators if each.worker == worker], window)
             for worker in range(len(workers))
         ]
-        # While a worker waits, it is not among those that work.
+        # A worker that waits is not among those that work.
         working = _union((each.begin, each.end) for slices in busy for each in slices)
         slices = [tuple(_with_waiting(own, window, working)) for own in busy]
         return cls(tuple(workers), tuple(steps), tuple(slices), tuple(map(_share, slices)))
@@ -174,7 +174,7 @@ def _name(each: Slice) -> str:
 
 
 def _apart(operators: Sequence[Operator], window: Interval) -> list[Slice]:
-    """Puts slices one after another; an overlap belongs to the first operator."""
+    """Put slices one after another; an overlap belongs to the first operator."""
     slices = []
     until = window[0]
     for each in sorted(operators, key=lambda operator: (operator.begin, operator.end)):
@@ -199,17 +199,17 @@ def _with_waiting(
 
 
 def _union(intervals: Iterable[Interval]) -> list[Interval]:
-    found: list[Interval] = []
+    union: list[Interval] = []
     for begin, end in sorted(intervals):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if union and begin <= union[-1][1]:
+            union[-1] = union[-1][0], max(union[-1][1], end)
         else:
-            found.append((begin, end))
-    return found
+            union.append((begin, end))
+    return union
 
 
 def _covered(interval: Interval, union: Sequence[Interval]) -> float:
-    """Returns how much of an interval a union covers."""
+    """The length of the part of an interval that a union covers."""
     begin, end = interval
     total = 0.0
     first = max(bisect.bisect_left(union, (begin, begin)) - 1, 0)

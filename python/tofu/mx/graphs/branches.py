@@ -1,7 +1,7 @@
 """Control flow that depends on values (``while_loop``, ``cond``): a custom operator runs it.
 
-Which operators run is known only when they run, so no plan can split them. Every worker
-computes the whole of it, and the operators around it are partitioned. The gradient runs it
+Which operators run is known only at run time, so no plan can split them. Every worker computes all
+of the control flow, and the operators around it are partitioned. The gradient runs it
 once more, since the custom operator keeps nothing between forward and backward.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["hide_branches"]
 _NAME = "tofu_control_flow"  # tofu.analysis.table knows it
 _WHILE, _COND = "_while_loop", "_cond"
 _REASON = "which operators run, and how often, depends on values"
-_RANDOM = frozenset(("Dropout", "RNN", "LeakyReLU", "Custom"))  # some of these, at least
+_RANDOM = frozenset(("Dropout", "RNN", "LeakyReLU", "Custom"))  # with some attributes
 _registered: list[type] = []
 
 
@@ -80,7 +80,7 @@ class _Function:
 
     Args:
         record: its graph, as JSON.
-        reads: which inputs of the whole it reads.
+        reads: the numbers of the operator's inputs that it reads.
     """
 
     def __init__(self, record: Mapping[str, Any], reads: Sequence[int]) -> None:
@@ -89,20 +89,20 @@ class _Function:
         self._operator: Optional[mx.nd.CachedOp] = None
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """Runs the function on the control-flow operator's inputs; returns its outputs."""
+        """Run the function on the control-flow operator's inputs; return its outputs."""
         if self._operator is None:  # not earlier: MXNet creates operators during another bind
             self._operator = mx.nd.CachedOp(self.symbol)
         outputs = self._operator(*(inputs[at] for at in self.reads))
         return [outputs] if isinstance(outputs, mx.nd.NDArray) else list(outputs)
 
     def shapes(self, given: Sequence[Any]) -> list[list[int]]:
-        """The shapes of its outputs."""
+        """The shapes of the function's outputs."""
         names = self.symbol.list_inputs()
         known = {name: tuple(given[at]) for name, at in zip(names, self.reads)}
         return [list(shape) for shape in self.symbol.infer_shape(**known)[1]]
 
     def types(self, given: Sequence[Any]) -> list[Any]:
-        """The types of its outputs."""
+        """The types of the function's outputs."""
         names = self.symbol.list_inputs()
         known = {name: given[at] for name, at in zip(names, self.reads)}
         return list(self.symbol.infer_type(**known)[1])
@@ -144,7 +144,7 @@ class _While:
         self._kept = int(attrs["num_out_data"])
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of all steps, with zeros for those not taken, and the variables."""
+        """The outputs of all steps, with zeros for steps not taken, and the variables."""
         values = list(inputs)
         steps: list[list[Any]] = []
         while len(steps) < self._limit and self._condition(values)[0].asscalar():
@@ -168,8 +168,8 @@ class _While:
 
     def shapes(self, given: Sequence[Any]) -> list[list[int]]:
         """The shapes of the outputs."""
-        of_step = self._body.shapes(given)
-        stacked = [[self._limit, *shape] for shape in of_step[: self._kept]]
+        step_shapes = self._body.shapes(given)
+        stacked = [[self._limit, *shape] for shape in step_shapes[: self._kept]]
         return [*stacked, *(list(given[at]) for at in self._variables)]
 
     def types(self, given: Sequence[Any]) -> list[Any]:
@@ -185,7 +185,7 @@ def _numbers(attrs: Mapping[str, str], name: str) -> list[int]:
 
 
 class _Flow(mx.operator.CustomOp):  # type: ignore[misc]
-    """Runs control flow, and differentiates what ran."""
+    """Runs control flow, and differentiates the operators that ran."""
 
     def __init__(self, flow: Any) -> None:
         super().__init__()
@@ -214,13 +214,13 @@ class _Flow(mx.operator.CustomOp):  # type: ignore[misc]
         in_grad: list[Any],
         aux: list[Any],
     ) -> None:
-        """Run it again on the inputs, and differentiate."""
+        """Run the control flow again on the inputs, and differentiate."""
         inputs = [array.detach() for array in in_data]
         for array in inputs:
             array.attach_grad()
         with untaught():
             with autograd.record():
-                # Sums, to which outputs that are constants may belong.
+                # Add 0 times each input, since outputs may be constants.
                 terms = [(array * 0).sum() for array in inputs]
                 for result, gradient in zip(self._flow.run(inputs), out_grad):
                     terms.append((result * gradient).sum())
@@ -235,26 +235,26 @@ class _FlowProp(mx.operator.CustomOpProp):  # type: ignore[misc]
 
     def __init__(self, operator: str, flow: str, **others: str) -> None:
         super().__init__()
-        found = json.loads(flow)
-        attrs, subgraphs = found["attrs"], found["subgraphs"]
+        record = json.loads(flow)
+        attrs, subgraphs = record["attrs"], record["subgraphs"]
         self._flow = _FLOWS[operator](attrs, subgraphs)
         self._inputs = int(attrs["num_args"]) - len(subgraphs)
         self._outputs = int(attrs["num_outputs"])
 
     def list_arguments(self) -> list[str]:
-        """Returns the names of all inputs."""
+        """Name all inputs."""
         return [f"input{k}" for k in range(self._inputs)]
 
     def list_outputs(self) -> list[str]:
-        """Returns the names of all outputs."""
+        """Name all outputs."""
         return [f"output{k}" for k in range(self._outputs)]
 
     def infer_shape(self, in_shape: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Infer from the functions."""
+        """Infer shapes from the functions."""
         return in_shape, self._flow.shapes(in_shape), []
 
     def infer_type(self, in_type: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Infer from the functions."""
+        """Infer types from the functions."""
         return in_type, self._flow.types(in_type), []
 
     def declare_backward_dependency(

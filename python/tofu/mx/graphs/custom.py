@@ -55,7 +55,7 @@ def _replace_gradient(node: Node) -> None:
         raise GraphError(f"custom operator {forward.attrs['op_type']} ({forward.name}): {problem}")
     register()
     for at, number in enumerate(_dependencies(prop)):
-        if node.inputs[at].node.op in _ZEROS:  # of an output that nothing reads; has no shape
+        if node.inputs[at].node.op in _ZEROS:  # of an unread output, without a shape
             name = f"{forward.name}_unread{number}"
             zeros = Node("zeros_like", name, {}, [Entry(forward, number)])
             node.inputs[at] = Entry(zeros)
@@ -101,7 +101,7 @@ def register() -> None:
 
 
 def _problem(prop: Any) -> str:
-    """Explains why an operator's gradient cannot be computed separately; "" if it can."""
+    """Explain why an operator's gradient cannot be computed separately; "" if it can."""
     if prop.list_auxiliary_states():
         return "it has auxiliary states; expected none"
     reads = _dependencies(prop)
@@ -134,13 +134,13 @@ def _property_of(attrs: Mapping[str, str]) -> Any:
     """The script's CustomOpProp; MXNet makes it and keeps it in a registry."""
     before = set(_registry.ref_holder)
     symbol = mx.sym.Custom(name="tofu_property", **attrs)
-    made = [v for k, v in list(_registry.ref_holder.items()) if k not in before]
+    added = [v for k, v in list(_registry.ref_holder.items()) if k not in before]
     del symbol
-    return next(v for v in made if isinstance(v, mx.operator.CustomOpProp))
+    return next(v for v in added if isinstance(v, mx.operator.CustomOpProp))
 
 
 def _dependencies(prop: Any) -> list[int]:
-    """Positions of what the gradient reads in the list of output gradients, inputs, outputs."""
+    """Positions, in the list of output gradients, inputs and outputs, that the gradient reads."""
     outputs, inputs = len(prop.list_outputs()), len(prop.list_arguments())
     numbers = list(range(2 * outputs + inputs))
     return list(

@@ -48,14 +48,14 @@ def differentiate(
     dependent = _dependent(forward, frozenset(with_respect_to))
     active = [i for i in range(num_outputs) if forward.heads[i].node in dependent]
     reached = _reached([forward.heads[i].node for i in active], dependent)
-    wanted = [name for name in with_respect_to if name in reached]
-    if not wanted:
+    names = [name for name in with_respect_to if name in reached]
+    if not names:
         return forward, {}
     count = len(forward.heads)
     cuts = _cut(dependent)
     symbol = Graph(forward.heads + list(cuts)).to_symbol()
     with mxnet_errors("computing the gradient"):
-        gradients = _gradient_symbol(symbol, active, wanted)
+        gradients = _gradient_symbol(symbol, active, names)
     graph = Graph.from_symbol(mx.sym.Group([symbol, gradients]))
     sources = graph.heads[count : count + len(cuts)]
     placeholders = graph.variables()
@@ -63,14 +63,14 @@ def differentiate(
     graph.replace(
         {Entry(placeholders[cut.name]): source for cut, source in zip(cuts.values(), sources)}
     )
-    found = dict(zip(wanted, graph.heads[count:]))
+    entries = dict(zip(names, graph.heads[count:]))
     for node in graph.topological():
         node.op = RENAMED.get(node.op, node.op)
         if node.op == _SUM:
             _chain(node)
         if node.op == _SCATTERED:
             node.attrs["shape"] = node.control_deps[0].attrs[DATA_SHAPE]
-    return Graph(graph.heads[:count], _kept(graph, forward)), found
+    return Graph(graph.heads[:count], _kept(graph, forward)), entries
 
 
 def _chain(total: Node) -> None:

@@ -1,7 +1,7 @@
 """NumPy's hstack and dstack as concatenations.
 
-MXNet infers their shapes only where those of their inputs are known before: of variables, and
-not of what a graph computes. Concatenations have no such limit, but need to know their axis.
+MXNet infers their shapes only if the shapes of their inputs are known before, as those of variables
+are, and those of computed tensors are not. Concatenations have no such limit, but need an axis.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def concatenate_stacks(graph: Graph, variables: Mapping[str, tuple[Shape, str]])
 
 
 def _joined(node: Node) -> Optional[Entry]:
-    """The same as a concatenation; None for scalars."""
+    """The stack as a concatenation; None for scalars."""
     ranks = {len(entry.shape) for entry in node.inputs}
     if 0 in ranks:
         return None
@@ -50,7 +50,7 @@ def _joined(node: Node) -> Optional[Entry]:
 
 
 def _deep(node: Node, number: int) -> Entry:
-    """An input with the three dimensions that NumPy gives it: a vector is a row."""
+    """Give an input three dimensions, as NumPy does: a vector is a row."""
     entry = node.inputs[number]
     rank = len(entry.shape)
     for axis in {1: (0, 2), 2: (2,)}.get(rank, ()):

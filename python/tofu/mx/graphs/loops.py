@@ -43,7 +43,7 @@ def unroll_loops(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> No
 
 
 def _unrolled(loop: Node) -> list[Entry]:
-    """Unrolls a loop and returns its outputs."""
+    """Unroll a loop and return its outputs."""
     slices, states, rest = (
         _numbers(loop, f"{kind}_locs") for kind in ("in_data", "in_state", "remain")
     )
@@ -70,7 +70,7 @@ def _unrolled(loop: Node) -> list[Entry]:
 
 
 def _step(loop: Node, given: Mapping[int, Entry], step: int) -> list[Entry]:
-    """A copy of the body that reads these entries."""
+    """Copy the body; the copy reads the given entries."""
     (record,) = loop.subgraphs
     body = Graph.from_json(json.dumps(record))
     variables = body.variables()
@@ -82,7 +82,7 @@ def _step(loop: Node, given: Mapping[int, Entry], step: int) -> list[Entry]:
 
 
 def _slices(loop: Node, entry: Entry, number: int) -> list[Entry]:
-    """The slices along the first dimension, which those of vectors keep."""
+    """The slices along the first dimension; slices of vectors keep it."""
     length = entry.shape[0]
     attrs = {
         "num_outputs": str(length),

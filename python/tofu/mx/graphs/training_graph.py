@@ -34,7 +34,7 @@ from .update_nodes import append_updates
 __all__ = ["ROLE", "training_graph", "training_graphs"]
 
 Variables = Mapping[str, tuple[Shape, str]]
-# Makes the graph in which the BatchNorms of these names are not taken apart.
+# Makes the graph in which the BatchNorms of these names stay whole.
 OfFused = Callable[[Optional[Collection[str]]], _core.Graph]
 
 ROLE = "__tofu_role__"
@@ -61,17 +61,16 @@ def training_graph(
         inputs: name -> (shape, dtype) of the data.
         parameters: the same for the weights.
         aux: the same for auxiliary states, such as running statistics.
-        gradients: inputs and parameters whose gradient is wanted.
+        gradients: inputs and parameters to differentiate by.
         train: whether Dropout drops values and BatchNorm uses the batch's statistics.
         optimizer: "sgd", "sgd_mom" or "adam" appends update nodes (heads "update:..."); None
             appends none.
         workers: composite operators that this many workers cannot share are taken apart.
-        on_gpus: whether the graph is for GPUs. There BatchNorm's parts are others, and it
-            updates its running statistics whenever it uses the batch's, as in cuDNN; otherwise
-            only if a gradient flows through it, as in MXNet on CPUs, where the backward
-            operator does the update.
-        fused: the BatchNorms that are not taken apart, by name. In predictions all stay whole;
-            None: not even there.
+        on_gpus: whether the graph is for GPUs. There BatchNorm has other parts, and updates its
+            running statistics whenever it uses the batch's, as in cuDNN. On CPUs it does so only
+            if a gradient flows through it, as MXNet's backward operator does the update there.
+        fused: names of the BatchNorms that stay whole; in predictions all do. None: none does,
+            not even in predictions.
 
     Returns:
         The graph with the shape and dtype of every entry, and a role for every head.
@@ -107,9 +106,10 @@ def training_graphs(
     workers: int = 1,
     on_gpus: bool = False,
 ) -> OfFused:
-    """Return what makes the training graphs of a symbol, by `fused`.
+    """Return a function from `fused` to the training graph of a symbol.
 
-    They share all up to the gradient, which is made here; without a BatchNorm they are one.
+    The graphs share everything up to the gradient, which is made here; without a BatchNorm they are
+    one graph.
     Arguments and errors are those of ``training_graph``.
     """
     load()
@@ -153,7 +153,7 @@ class _Draft:
     Attributes:
         graph: the nodes so far.
         variables: name -> (shape, dtype) of its variables, and of those still to come.
-        roles: their roles.
+        roles: the roles of variables, by name.
         heads: the role of each head of the graph.
     """
 
@@ -167,12 +167,12 @@ class _Draft:
         self.heads = ["output"] * len(self.graph.heads)
 
     def copy(self) -> _Draft:
-        """Returns a copy that can be continued differently."""
-        made = copy.copy(self)
-        made.graph = self.graph.copy()
-        made.variables, made.roles = dict(self.variables), dict(self.roles)
-        made.heads = list(self.heads)
-        return made
+        """Return a copy that can be continued differently."""
+        twin = copy.copy(self)
+        twin.graph = self.graph.copy()
+        twin.variables, twin.roles = dict(self.variables), dict(self.roles)
+        twin.heads = list(self.heads)
+        return twin
 
     def infer(self, *, may_be_empty: bool = False) -> None:
         """Infer the shapes and dtypes of all entries; see tofu.mx.graphs.infer."""
@@ -195,18 +195,18 @@ class _Draft:
         outputs = len(self.graph.heads)
         states = BEFORE.apply(self.graph, train=train, workers=workers)
         self.graph.heads += states.values()
-        self.graph, found = _differentiate(self.graph, outputs, gradients, self.variables)
+        self.graph, entries = _differentiate(self.graph, outputs, gradients, self.variables)
         states = dict(zip(states, self.graph.heads[outputs:]))
         del self.graph.heads[outputs:]
-        self.add_heads("gradient", found)
+        self.add_heads("gradient", entries)
         self.add_heads("aux", states)
         stand_in(self.graph)
 
     def update(self, optimizer: str, names: Iterable[str]) -> None:
         """Append an optimizer's update of these parameters, by their gradients."""
         heads = self.graph.heads
-        wanted = {name: heads[self.heads.index(f"gradient:{name}")] for name in names}
-        new_weights, states = append_updates(self.graph, optimizer, wanted)
+        by_name = {name: heads[self.heads.index(f"gradient:{name}")] for name in names}
+        new_weights, states = append_updates(self.graph, optimizer, by_name)
         self.add_heads("update", new_weights)
         self.variables.update(states)
         self.roles.update({name: f"state:{name.rpartition(':')[0]}" for name in states})
@@ -247,7 +247,7 @@ def _differentiate(
     """Add the gradients of the outputs to the graph; zeros for variables without one."""
     extra = graph.heads[outputs:]
     graph.heads = graph.heads[:outputs]
-    graph, found = differentiate(graph, list(gradients), carried=extra)
+    graph, known = differentiate(graph, list(gradients), carried=extra)
     zeros = {
         name: Entry(
             Node(
@@ -257,9 +257,9 @@ def _differentiate(
             )
         )
         for name in gradients
-        if name not in found
+        if name not in known
     }
-    return graph, {name: found.get(name) or zeros[name] for name in gradients}
+    return graph, {name: known.get(name) or zeros[name] for name in gradients}
 
 
 def _check_stateless(graph: Graph) -> None:

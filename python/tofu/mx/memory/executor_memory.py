@@ -84,9 +84,9 @@ class ExecutorMemory:
         bytes_per_worker: the bytes allocated.
         live_per_worker: the most bytes needed at one moment.
         peak: the tensors alive at that moment on the worker that needs most, largest first.
-        peak_worker: that worker.
-        moments: the nodes that it runs, in order, and the bytes alive while each runs; "" for
-            a copy.
+        peak_worker: the number of that worker.
+        moments: the nodes that this worker runs, in order, and the bytes alive while each runs;
+            "" for a copy.
     """
 
     match_range: int
@@ -148,7 +148,7 @@ def predict(
         UnsupportedMXNetError: see tofu.mx.extension.load.
     """
     uses = _core.OperatorUses(graph)
-    found = _core.executor_memory(
+    prediction = _core.executor_memory(
         uses,
         operator_rules(uses),
         workers=workers,
@@ -157,18 +157,18 @@ def predict(
         external_heads=list(external),
     )
     return ExecutorMemory(
-        match_range=found["match_range"],
-        planned_bytes=found["planned_bytes"],
-        bytes_per_worker=tuple(found["bytes_per_worker"]),
-        live_per_worker=tuple(found["live_per_worker"]),
-        peak=tuple(LiveTensor(*record) for record in found["peak"]),
-        peak_worker=found["peak_worker"],
-        moments=tuple(found["moments"]),
+        match_range=prediction["match_range"],
+        planned_bytes=prediction["planned_bytes"],
+        bytes_per_worker=tuple(prediction["bytes_per_worker"]),
+        live_per_worker=tuple(prediction["live_per_worker"]),
+        peak=tuple(LiveTensor(*record) for record in prediction["peak"]),
+        peak_worker=prediction["peak_worker"],
+        moments=tuple(prediction["moments"]),
     )
 
 
 def operator_rules(uses: _core.OperatorUses) -> list[Rule]:
-    """Finds what a graph's operators do in place, for each way in which it calls them.
+    """Find out what a graph's operators do in place, for each way in which it calls them.
 
     Raises:
         GraphError: MXNet refuses an operator.
@@ -184,10 +184,10 @@ def operator_rules(uses: _core.OperatorUses) -> list[Rule]:
 
 def planned_mib(executor: mx.executor.Executor) -> int:
     """Whole MiB that MXNet has planned for an executor's intermediate tensors."""
-    found = _PRINTED.search(executor.debug_str())
-    if found is None:
+    match = _PRINTED.search(executor.debug_str())
+    if match is None:
         raise InternalError("debug_str() of an executor has no line 'Total ... MB allocated'")
-    return int(found.group(1))
+    return int(match.group(1))
 
 
 _rules: dict[str, Rule] = {}
@@ -226,13 +226,13 @@ def _copies(size: int) -> int:
 
 
 class _Probe:
-    """Measures what an operator does in place, by the planned bytes of small graphs."""
+    """Measures how an operator works in place, by the planned bytes of small graphs."""
 
     def __init__(self, operator: _Operator) -> None:
         self._operator = operator
 
     def rule(self) -> Rule:
-        """Determine what the operator does in place."""
+        """Determine which inputs' memory the operator reuses."""
         pairs: list[tuple[int, int, bool]] = []
         ignored = []
         for i, j in _candidates(self._operator):

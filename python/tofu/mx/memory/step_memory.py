@@ -35,7 +35,7 @@ _MULTIFETCH = "_tofu_multifetch"
 
 @dataclasses.dataclass(frozen=True)
 class StepMemory:
-    """The bytes that a step needs.
+    """The bytes of a step.
 
     Attributes:
         kinds: bytes on the fullest worker, for each of KINDS. Auxiliary states count as
@@ -43,7 +43,7 @@ class StepMemory:
             tensors between operators, and unused memory between them. Fetch buffers are
             those alive when most memory is needed.
         bytes_per_worker: the sum on every worker.
-        peak: what the worker with the most tensors between operators holds over the step.
+        peak: the memory over the step of the worker with the most tensors between operators.
     """
 
     kinds: Mapping[str, int]
@@ -52,7 +52,7 @@ class StepMemory:
 
 
 def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> StepMemory:
-    """Add up what a step of a partitioned graph needs.
+    """Add up the memory of a step of a partitioned graph.
 
     Args:
         step: the graphs that its executors run.
@@ -73,9 +73,9 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
             for count, size in zip(counts, _tile_bytes(head.layout)):
                 count["gradients"] += size
     predictions = [_predict(graph, contexts) for graph in step.graphs]
-    for found in predictions:
-        pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
-        fetched = max(fetched, _fetch_buffers(found))
+    for prediction in predictions:
+        pools = [a + b for a, b in zip(pools, prediction.bytes_per_worker)]
+        fetched = max(fetched, _fetch_buffers(prediction))
     totals = []
     for count, pool in zip(counts, pools):
         # Gradients are outputs of an executor, so its pool contains them.
@@ -84,22 +84,22 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
         count["activations"] += others - count["fetch_buffers"]
         totals.append(sum(count.values()))
     # The half that needs more memory at its worst moment.
-    worst = max(predictions, key=lambda found: max(found.live_per_worker))
+    worst = max(predictions, key=lambda prediction: max(prediction.live_per_worker))
     peak = _peak(worst, fixed[worst.peak_worker])
     return StepMemory(counts[totals.index(max(totals))], tuple(totals), peak)
 
 
-def _peak(found: ExecutorMemory, fixed_bytes: int) -> Peak:
+def _peak(prediction: ExecutorMemory, fixed_bytes: int) -> Peak:
     return Peak(
-        worker=found.peak_worker,
+        worker=prediction.peak_worker,
         fixed_bytes=fixed_bytes,
-        nodes=tuple(name for name, _ in found.moments),
-        bytes=tuple(count for _, count in found.moments),
+        nodes=tuple(name for name, _ in prediction.moments),
+        bytes=tuple(count for _, count in prediction.moments),
         held=tuple(
             Held(live.node, live.output, live.bytes, "result" if live.is_head else _held(live))
-            for live in found.peak
+            for live in prediction.peak
         ),
-        allocated_bytes=found.bytes_per_worker[found.peak_worker],
+        allocated_bytes=prediction.bytes_per_worker[prediction.peak_worker],
     )
 
 
@@ -129,6 +129,8 @@ def _predict(graph: _core.Graph, contexts: Sequence[mx.Context]) -> ExecutorMemo
     )
 
 
-def _fetch_buffers(found: ExecutorMemory) -> int:
+def _fetch_buffers(prediction: ExecutorMemory) -> int:
     """Bytes of fetched tensors when most memory is needed, except gradients' tiles."""
-    return sum(live.bytes for live in found.peak if _held(live) == "fetched" and not live.is_head)
+    return sum(
+        live.bytes for live in prediction.peak if _held(live) == "fetched" and not live.is_head
+    )

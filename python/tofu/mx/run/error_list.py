@@ -38,7 +38,7 @@ def reserve() -> list[mx.nd.NDArray]:
 
 
 def refill() -> None:
-    """Let the slots of MXNet's list name errors that stay alive, after it was cleared.
+    """Fill the slots of MXNet's list with errors that stay alive, after it was cleared.
 
     Keeps a few kilobytes for good: the list may count such an error once too little.
     """

@@ -56,8 +56,8 @@ def nodes_of(executor: mx.executor.Executor) -> list[re.Match[str]]:
 
 
 def _in_words(op: str, name: str, contexts: Sequence[mx.Context]) -> str:
-    found = _WORKER.match(name)
-    if found is None:
+    match = _WORKER.match(name)
+    if match is None:
         return f"operator {op} ({name})"
-    worker = int(found["worker"])
-    return f"operator {op} ({found['name']}{found['rest']}) on worker {worker}, {contexts[worker]}"
+    worker = int(match["worker"])
+    return f"operator {op} ({match['name']}{match['rest']}) on worker {worker}, {contexts[worker]}"

@@ -5,9 +5,9 @@ _core.partition(plan, fetch=fetch.kind, apart=fetch.apart)
 
 MultiFetch reads other workers' memory in place. CUDA's driver says which GPUs can do that;
 between the others, stock operators copy. A small fetch between the contexts shows whether it
-works; if not, stock operators copy everywhere. Its kernels for GPUs
-have been compiled, and run on CPUs, but not on a GPU yet: there the user must choose it, as a
-wrong access would end the process.
+works; if not, stock operators copy everywhere. MultiFetch's kernels for GPUs have been compiled,
+and run on CPUs, but not on a GPU yet. There the user must choose MultiFetch, as a wrong access
+would end the process.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Fetch(NamedTuple):
     Attributes:
         kind: one of config.FETCHES.
         apart: pairs (reader, owner) of workers that use plain fetches even so.
-        reason: why not all workers fetch in the wanted way, else None.
-        crossing: what MultiFetch reads of other workers, see _core.partition.
+        reason: why some workers fetch in another way than requested, else None.
+        crossing: how MultiFetch reaches other workers' tiles, see _core.partition.
     """
 
     kind: str
@@ -59,18 +59,18 @@ class Fetch(NamedTuple):
     crossing: str = "copies"
 
 
-def usable_fetch(wanted: Optional[str], contexts: Sequence[mx.Context]) -> Fetch:
+def usable_fetch(requested: Optional[str], contexts: Sequence[mx.Context]) -> Fetch:
     """Return the kind to use between contexts.
 
     Args:
-        wanted: one of config.FETCHES, or None if the user sets none.
+        requested: one of config.FETCHES, or None if the user sets none.
         contexts: one per worker.
 
     Raises:
         MXNetError: an operator that the script called earlier has failed.
     """
     on_gpus = contexts[0].device_type == "gpu"
-    if wanted == PLAIN or (wanted is None and on_gpus):
+    if requested == PLAIN or (requested is None and on_gpus):
         return Fetch(PLAIN)
     # All CPU contexts share one memory, so testing two of them is enough.
     return _tested(tuple(contexts if on_gpus else contexts[:2]))
@@ -97,7 +97,7 @@ def _tested(contexts: tuple[mx.Context, ...]) -> Fetch:
 
 
 def _out_of_reach(apart: _Pairs, contexts: Sequence[mx.Context]) -> str:
-    """Says in a sentence which GPUs cannot read which others' memory."""
+    """A sentence that names GPUs that cannot read others' memory."""
     pairs = sorted(apart)
     shown = [
         f"GPU {contexts[reader].device_id} that of GPU {contexts[owner].device_id}"
@@ -112,10 +112,10 @@ def _self_test(
 ) -> Optional[str]:
     """Let every worker fetch a row from every worker that it reaches. Return the problem.
 
-    MXNet keeps an error with every array that an operator then lacks. All are gone when
-    this returns.
+    MXNet keeps an error with every array that a failed operator should have written. No such array
+    is left when this returns.
     """
-    mx.nd.waitall()  # raises what is not the test's own
+    mx.nd.waitall()  # raises errors of earlier operators
     try:
         return _problem(contexts, apart, crossing)
     except TofuError as error:

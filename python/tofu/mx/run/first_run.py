@@ -4,8 +4,8 @@ MXNet allocates an executor's memory when operators first write it, on the worke
 If several workers run out of memory at once, their errors race: the engine keeps them in lists
 and pointers without locks (``AddToGlobalExceptions`` and ``var_exception`` in
 src/engine/threaded_engine.h of 1.9.1), and the process may crash instead of raising an error. So
-where executors need most of the free memory, their operators first run one after another. What
-was allocated once is there in later runs.
+if executors need most of the free memory, their operators first run one after another. Memory
+that was allocated once stays allocated in later runs.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def is_memory_scarce(
     free = _SHARE * free_bytes(contexts)
     if sum(graph.tensor_bytes for _, graph in bound) <= free:  # executors' texts take a moment
         return False
-    found = [_TOTAL.search(executor.debug_str()) for executor, _ in bound]
-    return sum((int(each[1]) + 1) * 2**20 if each else math.inf for each in found) > free
+    totals = [_TOTAL.search(executor.debug_str()) for executor, _ in bound]
+    return sum((int(each[1]) + 1) * 2**20 if each else math.inf for each in totals) > free
 
 
 def free_bytes(contexts: Sequence[mx.Context]) -> int:
-    """Memory that is free on all contexts together, taken as divided equally."""
+    """Memory that is free on all contexts together, assuming that each needs an equal share."""
     if contexts[0].device_type == "gpu":
-        of_gpus = (mx.context.gpu_memory_info(context.device_id)[0] for context in contexts)
-        return len(contexts) * int(min(of_gpus))
+        free_of_each = (mx.context.gpu_memory_info(each.device_id)[0] for each in contexts)
+        return len(contexts) * int(min(free_of_each))
     with open("/proc/meminfo", encoding="ascii") as file:
         fields = dict(line.split(":") for line in file)
     free = int(fields["MemAvailable"].split()[0]) * 1024
@@ -68,7 +68,7 @@ def run_one_by_one(
         is_train: whether operators behave as in training.
 
     Raises:
-        MXNetError: of the first operator that fails; none behind it has run.
+        MXNetError: an operator failed; no later one has run.
     """
     for number in range(begin, len(nodes_of(executor)) if end is None else end):
         run_part(executor, number, number + 1, is_train=is_train)

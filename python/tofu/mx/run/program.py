@@ -46,7 +46,7 @@ class Program:
 
     Attributes:
         layouts: variable -> the box of every worker's tile.
-        gradient_layouts: the same of the gradients, as ``backward`` computes them.
+        gradient_layouts: the same for gradients, as ``backward`` computes them.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class Program:
     def forward(
         self, inputs: Mapping[str, Value], *, is_train: bool, ctx: mx.Context
     ) -> list[mx.nd.NDArray]:
-        """Run the forward graph; the whole outputs on `ctx`, new arrays.
+        """Run the forward graph; return the whole outputs on `ctx`, in new arrays.
 
-        Otherwise as ``forward_tiles``.
+        Arguments and errors are those of ``forward_tiles``.
         """
         return [gather(*tiles, ctx) for tiles in self.forward_tiles(inputs, is_train=is_train)]
 
@@ -128,14 +128,14 @@ class Program:
     def backward(
         self, head_gradients: Sequence[Optional[Value]], in_place: Collection[str] = ()
     ) -> dict[str, list[mx.nd.NDArray]]:
-        """Run the backward graph on what the last forward has left.
+        """Run the backward graph on the activations of the last forward.
 
-        In one executor the first backward overwrites these activations. A second one, of a
+        In one executor the first backward overwrites them. A second one, of a
         retained graph, runs forward again first.
 
         head_gradients: one whole array, or its tiles, per output; None counts as zero.
-        in_place: the variables whose gradients are wanted as computed, in ``gradient_layouts``;
-            the others come in the layout of their variable.
+        in_place: the variables whose gradients are returned as computed, in ``gradient_layouts``;
+            other gradients get the layout of their variable.
 
         Returns the tiles of every gradient, one per worker. They are valid until the program
         runs again, because in one executor activations reuse their memory. Writes new
@@ -180,7 +180,7 @@ class Program:
     def fails_to_gather(self, number: int, ctx: mx.Context) -> bool:
         """Whether a copy throws when an output of the last forward is gathered on `ctx`.
 
-        Clears errors. Memory for the whole output that cannot be had now is no copy's fault.
+        Clears errors. Missing memory for the whole output does not count.
         """
         head = self._outputs[number]
         tiles = [self._halves.arrays[each] for each in head.numbers]
@@ -192,10 +192,10 @@ class Program:
         self, name: str, head: Head, tiles: list[mx.nd.NDArray]
     ) -> list[mx.nd.NDArray]:
         """Re-tile a head like its variable; in nearly every plan it is tiled so already."""
-        wanted = self.layouts[name]
-        if head.layout.boxes == wanted.boxes:
+        layout = self.layouts[name]
+        if head.layout.boxes == layout.boxes:
             return tiles
-        return relay(Tiles(tiles, head.layout), wanted, self._contexts)
+        return relay(Tiles(tiles, head.layout), layout, self._contexts)
 
     def _allocate(self) -> None:
         for name, variable in self._variables.items():
@@ -268,7 +268,7 @@ class _Apart:
         return self.arrays
 
     def _allocate(self, *, is_train: bool) -> None:
-        """Run forward, and have MXNet allocate what backward needs, as _Joint._allocate does."""
+        """Run forward, and have MXNet allocate backward's memory, as _Joint._allocate does."""
         run_one_by_one(self._forward, is_train=is_train)
         if self.has_backward:
             self._ran_backward = True
@@ -283,10 +283,10 @@ class _Apart:
         return gradients
 
     def failing_operator(self, contexts: Sequence[mx.Context]) -> Optional[str]:
-        found = failing_operator(self._forward, contexts, is_train=True)
-        if found is None and self._ran_backward:
-            found = failing_operator(self._backward, contexts, is_train=True)
-        return found
+        operator = failing_operator(self._forward, contexts, is_train=True)
+        if operator is None and self._ran_backward:
+            operator = failing_operator(self._backward, contexts, is_train=True)
+        return operator
 
 
 class _Joint:
@@ -327,10 +327,10 @@ class _Joint:
         self.is_used_up = False
 
     def _allocate(self) -> None:
-        """Have MXNet allocate what both halves need, with operators that run one by one.
+        """Have MXNet allocate the memory of both halves, with operators that run one by one.
 
-        The backward half, too: it otherwise runs on a thread that must not wait for the engine.
-        It computes nothing of use here, and overwrites what the forward half has left.
+        The backward half must run here, too, since its own thread must not wait for the engine.
+        Its results are of no use, and it overwrites the activations of the forward half.
         """
         run_one_by_one(self._executor, 0, self._middle, is_train=self._is_train)
         self.is_used_up = True
@@ -348,7 +348,7 @@ class _Joint:
         end = self._end if self.is_used_up else self._middle
         self.is_used_up = True
         for executor in self._draws:
-            found = failing_operator(executor, contexts, is_train=True)
-            if found is not None:
-                return found
+            operator = failing_operator(executor, contexts, is_train=True)
+            if operator is not None:
+                return operator
         return failing_operator(self._executor, contexts, is_train=True, end=end)

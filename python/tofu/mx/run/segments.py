@@ -1,4 +1,4 @@
-"""Decides which operators MXNet's engine gets as one, in graphs of several GPUs.
+"""Groups operators that MXNet's engine gets as one, in graphs over several GPUs.
 
 MXNet waits for a GPU's stream after every operator, or after a segment: operators that it runs
 in a row as one. It makes segments between copies from one context to another. Graphs whose
@@ -6,8 +6,8 @@ fetches read other workers' tiles in place have no copies, and MXNet then tries 
 over all workers, which fails.
 
 Here a segment begins where operators of another worker end or other workers' tiles are fetched,
-and ends after an operator whose output another worker reads. So nothing that could run already
-waits for a fetch, and no other worker waits for more than what it reads.
+and ends after an operator whose output another worker reads. So no operator that could run waits
+for a fetch, and no worker waits for more than the tensors that it reads.
 
 The engine starts a segment when the inputs of all its operators are there.
 """
@@ -25,7 +25,7 @@ _FETCH = "_tofu_multifetch"
 
 
 class Step(NamedTuple):
-    """A node as far as its order matters.
+    """The parts of a node that matter for its order.
 
     Attributes:
         op: its operator, "" for a variable.
@@ -77,20 +77,20 @@ def executor_order(nodes: Sequence[Step], heads: Sequence[int]) -> list[int]:
 
 
 def segments(nodes: Sequence[Step], heads: Sequence[int]) -> list[tuple[int, int]]:
-    """The first operator's and the last one's number, plus one, of segments of two or more.
+    """Segments of two or more operators: begin and end, excluded, in the executor's numbers.
 
     The graph's fetches read other workers' tiles in place.
     """
     read_elsewhere = {
         source for node in nodes for source in node.sources if nodes[source].worker != node.worker
     }
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     own: list[int] = []  # the executor's numbers of the segment's operators
     worker, fetches_only = "", True
 
     def close() -> None:
         if len(own) > 1:
-            found.append((own[0], own[-1] + 1))
+            joined.append((own[0], own[-1] + 1))
         own.clear()
 
     for place, number in enumerate(executor_order(nodes, heads)):
@@ -107,4 +107,4 @@ def segments(nodes: Sequence[Step], heads: Sequence[int]) -> list[tuple[int, int
             close()
             fetches_only = True
     close()
-    return found
+    return joined

@@ -39,7 +39,7 @@ class Tiles(NamedTuple):
 
     Attributes:
         arrays: the tile of each worker, on its context.
-        layout: which part of the tensor each one is.
+        layout: the part of the tensor that each one is.
     """
 
     arrays: Sequence[mx.nd.NDArray]
@@ -101,7 +101,7 @@ def relay(
     *,
     blocked: bool = False,
 ) -> list[mx.nd.NDArray]:
-    """Tiles of another layout, from worker to worker: no device holds the whole tensor.
+    """Copy tiles into another layout, from worker to worker: no device holds the whole tensor.
 
     out: arrays to fill instead of new ones, one per worker.
     blocked: whether oneDNN may have left these in its blocked layout.
@@ -124,28 +124,28 @@ def relay(
 
 
 def parts_of(tiles: Tiles, layout: Layout, contexts: Sequence[mx.Context]) -> list[mx.nd.NDArray]:
-    """Tiles of another layout, to read; of a worker's own tile, if it can be, a view.
+    """Return tiles in another layout, to read; a view of the worker's own tile if possible.
 
-    To write them, call ``spread_parts`` afterwards.
+    After writing to them, call ``spread_parts``.
     """
-    found = []
+    parts = []
     with autograd.pause():
         for box, context, own, tile in zip(
             layout.boxes, contexts, tiles.layout.boxes, tiles.arrays
         ):
             if box.common(own) == box:
-                found.append(_part(tile, box.relative_to(own)))
+                parts.append(_part(tile, box.relative_to(own)))
             else:
-                found.append(mx.nd.empty(box.shape, context, layout.dtype))
-                _collect(tiles, box, found[-1])
-    return found
+                parts.append(mx.nd.empty(box.shape, context, layout.dtype))
+                _collect(tiles, box, parts[-1])
+    return parts
 
 
 def spread_parts(parts: Tiles, tiles: Tiles) -> None:
-    """Write what has been computed in parts of a tensor to all of its tiles.
+    """Write the parts of a tensor, with new values, to all of its tiles.
 
     Args:
-        parts: what ``parts_of`` has returned for the tiles.
+        parts: the result of ``parts_of`` for the tiles.
         tiles: arrays that oneDNN may have left in its blocked layout.
     """
     with autograd.pause():
@@ -167,7 +167,7 @@ class Views(NamedTuple):
 
     Attributes:
         arrays: the part of each worker.
-        copies: from which view of one tile to which of another its parts go.
+        copies: pairs of views: a part in one tile, and its place in another tile.
     """
 
     arrays: list[mx.nd.NDArray]
@@ -201,10 +201,10 @@ def views_of(tiles: Tiles, layout: Layout) -> Optional[Views]:
 
 
 def _exchanges(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
-    """The pairs (source, worker): from whom each worker takes each part, first its own.
+    """Pairs (source, worker): the worker that each one takes a part from, its own part first.
 
-    It takes a part from the nearest one that has it. In each turn two workers exchange theirs:
-    MXNet's engine orders whatever reads or writes any of a tile.
+    A worker takes a part from the nearest one that has it. In each turn two workers exchange their
+    parts, as MXNet's engine orders all that reads or writes some of a tile.
     """
     count = len(boxes)
     taken: list[set[Box]] = [set() for _ in range(count)]
@@ -245,7 +245,7 @@ def _collect(tiles: Tiles, box: Box, out: mx.nd.NDArray) -> None:
 
 
 def _insert(tile: mx.nd.NDArray, source: Box, out: mx.nd.NDArray, box: Box) -> None:
-    """Copy what lies in both boxes from one part of a tensor to another one."""
+    """Copy the elements that lie in both boxes from one part of a tensor to another."""
     common = box.common(source)
     if common is None:
         return
@@ -262,7 +262,7 @@ def _insert(tile: mx.nd.NDArray, source: Box, out: mx.nd.NDArray, box: Box) -> N
 
 
 def _distinct(tiles: Tiles, ctx: mx.Context) -> dict[Box, mx.nd.NDArray]:
-    """Chooses a tile for every part, preferably one on `ctx`."""
+    """Choose a tile for every part, preferably one on `ctx`."""
     chosen: dict[Box, mx.nd.NDArray] = {}
     for box, tile in zip(tiles.layout.boxes, tiles.arrays):
         if box not in chosen or (tile.context == ctx and chosen[box].context != ctx):

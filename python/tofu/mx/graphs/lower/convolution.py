@@ -27,9 +27,9 @@ _LAYOUTS = ("None", "NCW", "NCHW", "NCDHW")
 def _numbers(node: Node, name: str, default: int) -> tuple[int, ...]:
     """An attribute with one number per spatial dimension."""
     given = ast.literal_eval(node.attrs.get(name, "()").replace("L", ""))
-    found = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    numbers = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     rank = len(ast.literal_eval(node.attrs["kernel"].replace("L", "")))
-    return found or (default,) * rank
+    return numbers or (default,) * rank
 
 
 def _space_is_shared(node: Node, workers: int) -> bool:
@@ -44,7 +44,7 @@ def _space_is_shared(node: Node, workers: int) -> bool:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether MXNet has the transposed convolution. A kernel of one element needs none."""
+    """Whether MXNet has the transposed convolution that the node needs (1x1 kernels need none)."""
     kernel, dilate = _numbers(node, "kernel", 1), _numbers(node, "dilate", 1)
     stride, pad = _numbers(node, "stride", 1), _numbers(node, "pad", 0)
     if max(kernel) == max(stride) == 1 and not any(pad):
@@ -189,11 +189,11 @@ def backward_deconvolution(node: Node, build: Builder) -> Optional[Sequence[Entr
     others.num_outputs = 2
     # MXNet infers shapes from the first dependency; the second is the original forward operator.
     others.control_deps.insert(0, by_data.node)
-    found = [by_data, Entry(others, 1)]
+    gradients = [by_data, Entry(others, 1)]
     if not flag(node, "no_bias", default=True):
         axes = (0, *range(2, len(gradient.shape)))
-        found.append(build.op("sum", gradient, axis=axes, keepdims=False))
-    return found
+        gradients.append(build.op("sum", gradient, axis=axes, keepdims=False))
+    return gradients
 
 
 _SHARED = (
@@ -205,9 +205,9 @@ _SHARED = (
 def _padding(node: Node, data: Shape) -> tuple[int, ...]:
     """Elements that a transposed convolution crops before its output, per spatial dimension."""
     kernel, stride = _numbers(node, "kernel", 1), _numbers(node, "stride", 1)
-    dilate, wanted = _numbers(node, "dilate", 1), _numbers(node, "target_shape", 0)
-    if not any(wanted):
+    dilate, targets = _numbers(node, "dilate", 1), _numbers(node, "target_shape", 0)
+    if not any(targets):
         return _numbers(node, "pad", 0)
     # A target shape replaces padding; an odd element is cropped at the front.
-    made = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(stride, data[2:], dilate, kernel)]
-    return tuple((size - target + 1) // 2 for size, target in zip(made, wanted))
+    full = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(stride, data[2:], dilate, kernel)]
+    return tuple((size - target + 1) // 2 for size, target in zip(full, targets))

@@ -1,4 +1,4 @@
-"""BatchNorm as MXNet's own operator, where no worker sees only a part of its statistics.
+"""BatchNorm as MXNet's own operator, if every worker has all the data of its statistics.
 
 MXNet's operator changes three of its inputs: the running statistics, and gamma if it counts
 as one. A training graph's variables only change at the end of a step. So the operator gets
@@ -62,9 +62,9 @@ def predict(node: Node, build: Builder) -> Node:
 
 
 def whole_statistics(plan: _core.Plan) -> frozenset[str]:
-    """The BatchNorms in parts whose statistics no worker sees only a part of, by name."""
+    """Names of BatchNorms in parts whose statistics every worker computes from all of the data."""
     nodes = plan.table.graph.nodes
-    found = set()
+    names = set()
     for node in nodes:
         attrs = node.attrs
         norm = attrs.get(STATISTICS)
@@ -74,14 +74,14 @@ def whole_statistics(plan: _core.Plan) -> frozenset[str]:
         name = nodes[source].name
         tensor = f"{name}[{output}]" if output else name
         if set(ast.literal_eval(attrs["axis"])).isdisjoint(plan.cuts(tensor)):
-            found.add(norm)
-    return frozenset(found)
+            names.add(norm)
+    return frozenset(names)
 
 
 def refined(
     prepare: Callable[[Collection[str]], _core.StrategyTable], plan: _core.Plan
 ) -> Optional[_core.StrategyTable]:
-    """The table of the graph that keeps BatchNorms whole where this plan does; None if it has none.
+    """The table of the graph whose BatchNorms stay whole as in this plan; None if none does.
 
     prepare: makes the table of a graph in which the BatchNorms of these names stay whole.
     """

@@ -23,14 +23,14 @@ _REASON = "its gradient counts its own tile's labels, its softmax is over all cl
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """The shapes of the operator, as its attributes define them.
+    """The shapes that the operator's attributes define.
 
     Attributes:
         lines: the data's shape for a softmax along `axis`.
         axis: the axis of the classes.
         labels: the label's shape to go with `lines`, with 1 along `axis`.
-        dense: whether the label has a probability for every class. Labels are not counted then.
-        places: the number of positions per sample, which the scale is divided by.
+        dense: whether the label has a probability for every class; then labels are not counted.
+        places: the number of positions per sample, by which the scale is divided.
         batch: the divisor of normalization "batch".
     """
 
@@ -138,7 +138,7 @@ def _difference(node: Node, build: Builder, form: _Form, softmax: Entry, label: 
 def _weighed(
     node: Node, build: Builder, form: _Form, gradient: Entry, label: Entry
 ) -> tuple[Entry, float]:
-    """The gradient without ignored lines, divided by their number if wanted, and its scale."""
+    """The gradient without ignored lines, divided by the number of valid labels, and its scale."""
     scale = number(node, "grad_scale", 1.0)
     kind = node.attrs.get("normalization", "null")
     kept = _kept(node, build, build.reshape(label, form.labels))

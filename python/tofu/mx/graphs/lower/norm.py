@@ -43,7 +43,7 @@ def batch_norm_with_relu(node: Node, build: Builder) -> Sequence[Entry]:
 
 @AFTER.lowering("BatchNorm", reason=_STATISTICS, essential=True)
 def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
-    """MXNet's BatchNorm as sums, or as it is where a part of the data needs no other part.
+    """BatchNorm as sums, or as MXNet's operator if no part of the data needs another part.
 
     The running statistics become new values of its states.
     """
@@ -107,7 +107,7 @@ def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
         if flag(node, "fix_gamma", default=True):
             by_gamma = build.zeros(gamma.shape, dtype_name(gamma.dtype))
     if _uses_batch(node, build):
-        # Divided last: then the shift rounds as the scaled gradients do that it cancels.
+        # Divide last: the shift then rounds like the scaled gradients that it cancels.
         with build.stage("mean"):
             shift = build.op("elemwise_mul", scale, total)
             shift = build.op("_div_scalar", shift, scalar=-per_channel.count)
@@ -175,7 +175,7 @@ class _PerChannel:
     a depthwise convolution of a single pixel; its gradient with respect to the scale is a sum
     of products. Both work on oneDNN's own layout, in which its other operators leave tensors.
 
-    On GPUs, MXNet's operators read a tensor about as fast as memory is, but cuDNN computes a
+    On GPUs, MXNet's operators read a tensor about as fast as the memory can, but cuDNN computes a
     depthwise convolution as one small convolution for each channel.
     """
 
@@ -293,7 +293,7 @@ def _uses_batch(node: Node, build: Builder) -> bool:
 
 
 def _update_running(node: Node, build: Builder, mean: Entry, variance: Entry) -> None:
-    """Momentum times the running value plus the rest of the batch's; biased variance."""
+    """Momentum times the running value, plus the rest times the batch's; variances are biased."""
     momentum = single(node, "momentum", 0.9)
 
     def update(name: str, batch: Entry, running: Entry) -> Entry:

@@ -39,9 +39,9 @@ def norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 
 @AFTER.lowering("_backward_npi_einsum", reason="keeps its workspace as state")
 def einsum(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """Gives each factor the einsum of the head gradient and the other factors.
+    """The gradient of each factor: the einsum of the head gradient and the other factors.
 
-    Diagonals and stretched dimensions stay.
+    Nodes with diagonals or stretched dimensions stay as they are.
     """
     head, *factors = node.inputs
     text = node.attrs["subscripts"].replace(" ", "")
@@ -55,21 +55,22 @@ def einsum(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
             if sizes.setdefault(letter, size) != size:
                 return None
     gradients = []
-    for k, wanted in enumerate(terms):
+    for k, own_term in enumerate(terms):
         others = [(t, f) for i, (t, f) in enumerate(zip(terms, factors)) if i != k]
-        found = [(out, head), *others]
+        operands = [(out, head), *others]
         # An index summed over in this factor alone has the same gradient everywhere.
-        lost = [letter for letter in wanted if not any(letter in term for term, _ in found)]
+        used = {letter for term, _ in operands for letter in term}
+        lost = [letter for letter in own_term if letter not in used]
         if lost:
             shape = tuple(sizes[letter] for letter in lost)
             ones = build.op("_npi_ones", shape=shape, dtype=dtype_name(head.dtype))
-            found.append(("".join(lost), ones))
+            operands.append(("".join(lost), ones))
         gradients.append(
             build.op(
                 "_npi_einsum",
-                *(entry for _, entry in found),
-                subscripts=",".join(term for term, _ in found) + "->" + wanted,
-                num_args=len(found),
+                *(entry for _, entry in operands),
+                subscripts=",".join(term for term, _ in operands) + "->" + own_term,
+                num_args=len(operands),
                 optimize=node.attrs.get("optimize"),
             )
         )

@@ -44,7 +44,7 @@ class _Layer:
     "RNN", reason="its backward operator needs what the forward operator kept to itself"
 )
 def rnn(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The operator, step by step. Not lowered with clipped states or sequence lengths."""
+    """The operator step by step; with clipped states or sequence lengths it is not lowered."""
     if any(node.attrs.get(name, "None") != "None" for name in _REFUSED):
         return None
     if flag(node, "use_sequence_length"):
@@ -186,11 +186,11 @@ class _Sizes:
         """Shapes per direction per layer: matrices of the inputs, of the state, a projection."""
         rows, state = _GATES[self.mode] * self.hidden, self.projected or self.hidden
         projection = [] if self.projected is None else [(self.projected, self.hidden)]
-        found = []
+        shapes: list[tuple[int, int]] = []
         for k in range(self.layers * self.directions):
             width = self.inputs if k < self.directions else state * self.directions
-            found += [(rows, width), (rows, state), *projection]
-        return found
+            shapes += [(rows, width), (rows, state), *projection]
+        return shapes
 
     def biases(self) -> list[tuple[int]]:
         """Shapes per direction per layer: biases of the inputs and of the state."""
@@ -224,7 +224,7 @@ def _unpacked(parameters: Entry, build: Builder, sizes: _Sizes) -> list[_Layer]:
 def _pieces(
     parameters: Entry, build: Builder, shapes: Sequence[tuple[int, ...]]
 ) -> Iterator[Entry]:
-    """The vector cut into these shapes; if it was concatenated from tensors that fit, those."""
+    """Cut the vector into these shapes; if it was concatenated from such tensors, yield these."""
     joined = parameters.node
     if joined.op in ("_rnn_param_concat", "Concat") and len(joined.inputs) == len(shapes):
         whole = [_before_reshape(entry) for entry in joined.inputs]

@@ -44,15 +44,15 @@ class Builder:
 
     Attributes:
         train: whether the graph is for train mode.
-        workers: how many will share the graph.
-        aux_updates: variable -> what a step makes of its value; a lowering may add some.
-        shared: what the lowering of a forward operator leaves for that of its backward
-            operator, by the forward node.
+        workers: the number of workers that will share the graph.
+        aux_updates: variable -> function to its value after a step; a lowering may add some.
+        shared: entries that the lowering of a forward operator leaves for the lowering of its
+            backward operator, by the forward node.
         read: the outputs of the node that something reads.
         updates_statistics: whether the step changes the node's running statistics.
         is_differentiated: whether a gradient flows through the node.
         is_fused: whether a BatchNorm stays one operator.
-        may_fuse: whether it does where it only predicts.
+        may_fuse: whether it does in predictions.
         on_gpus: whether the graph is for GPUs.
     """
 
@@ -86,7 +86,7 @@ class Builder:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Call the nodes that are made in this context after what they compute: "mean"."""
+        """Name the nodes made in this context after their result, such as "mean"."""
         before, self._stage = self._stage, self._stage or name
         try:
             yield
@@ -207,11 +207,11 @@ class Registry:
     ) -> dict[str, Entry]:
         """Rewrite all nodes that have a lowering and need it; shapes must be inferred.
 
-        on_gpus: whether the graph is for GPUs. There forward operators update running
-            statistics. On CPUs backward operators do, and without these the statistics do not
-            change.
-        fused: the BatchNorms that stay one operator, by name. In predictions all do; None: not
-            even there.
+        on_gpus: whether the graph is for GPUs, where forward operators update running
+            statistics. On CPUs backward operators update them, so that without a backward pass
+            they do not change.
+        fused: names of the BatchNorms that stay one operator; in predictions all do. None: none
+            does, not even in predictions.
 
         Returns the new values of auxiliary states, by variable name.
 
@@ -259,11 +259,11 @@ def _updated(
     updates: Mapping[Node, Mapping[Entry, Callable[[Entry], Entry]]], order: Iterable[Node]
 ) -> dict[str, Entry]:
     """The new values of variables, which several nodes may update one after the other."""
-    found = {variable: variable for each in updates.values() for variable in each}
+    values = {variable: variable for each in updates.values() for variable in each}
     for node in order:
         for variable, update in updates.get(node, {}).items():
-            found[variable] = update(found[variable])
-    return {variable.node.name: value for variable, value in found.items()}
+            values[variable] = update(values[variable])
+    return {variable.node.name: value for variable, value in values.items()}
 
 
 def _outputs_read(graph: Graph) -> dict[Node, set[int]]:
@@ -285,12 +285,12 @@ def number(node: Node, name: str, default: float) -> float:
 
 
 def single(node: Node, name: str, default: float) -> float:
-    """A number attribute that MXNet keeps in single precision, whatever the data's is."""
+    """A number attribute, rounded to single precision as MXNet stores it."""
     return float(np.float32(number(node, name, default)))
 
 
 def _plain(op: str) -> str:
-    """An operator as the name of a stage, which says nothing of directions."""
+    """The name of a stage after its operator, without prefixes for directions."""
     name = op.strip("_")
     return f"{name[len(_BACKWARD) :].strip('_')}_gradient" if name.startswith(_BACKWARD) else name
 
