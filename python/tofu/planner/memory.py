@@ -8,11 +8,16 @@ from tofu import _core
 from tofu.plans import Plan, Problem
 from tofu.plans.progress import stage
 
-__all__ = ["with_memory"]
+__all__ = ["serial_memory", "with_memory"]
 
 # Each worker may fetch from all others, so the partitioned graph grows with the square of their
 # number: an MLP's takes 5 s for 512 workers, a minute for 1,024.
 _MOST_WORKERS = 512
+
+
+def serial_memory(problem: Problem) -> int:
+    """What one device would hold, counted as a run's summary counts a worker: an estimate."""
+    return _core.plan(problem.table, workers=1).memory_bytes
 
 
 def with_memory(

@@ -182,6 +182,7 @@ def backend(kind="alike"):
         strategy_table=strategy_table,
         search=search,
         compile_plan=compile_plan,
+        serial_memory=lambda problem: 1024,
         step_memory=None,
         usable_fetch=_usable_fetch,
         program=Program,

@@ -61,8 +61,8 @@ def test_one_line_tells_what_is_partitioned(on, capsys):
     lines = told_lines(capsys)
     assert lines == [
         "tofu: net (1 operators, 258 parameters) over 2 workers cpu(0-1): "
-        "1.0 KiB communicated per step, about 512 bytes on a worker, search 0.01 s, "
-        "set up in 0.00 s"
+        "1.0 KiB communicated per step, about 512 bytes on a worker (1.0 KiB serially), "
+        "search 0.01 s, set up in 0.00 s"
     ]
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 import types
 import warnings
+from fractions import Fraction
 
 import pytest
 
@@ -16,7 +17,7 @@ from tofu.gluon.session import messages
 @pytest.fixture
 def session():
     depth = types.SimpleNamespace(level=0, partitioned=[], setup_seconds=0.0)
-    state = types.SimpleNamespace(told=set(), depth=depth)
+    state = types.SimpleNamespace(told=set(), depth=depth, first_step=[])
     context = types.SimpleNamespace(device_type="cpu", device_id=0)
     wish = types.SimpleNamespace(dump_dir=None)
     made = types.SimpleNamespace(state=state, wish=wish, workers=1, contexts=(context,))
@@ -46,13 +47,15 @@ def told(function, *args):
 
 def test_debug_tells_more_than_info(session, capsys):
     messages.set_level("info")
-    messages.partitioned("net", compiled({}, 4096), 10, session, first=True)
+    messages.partitioned("net", compiled({}, 4096), 10, session, first=True, serial_bytes=4096)
     info = capsys.readouterr().err
     messages.set_level("debug")
-    messages.partitioned("net", compiled({}, 4096), 10, session, first=True)
+    messages.partitioned("net", compiled({}, 4096), 10, session, first=True, serial_bytes=4096)
     debug = capsys.readouterr().err
     assert debug.endswith(info)
-    assert info.endswith("about 1.5 KiB on a worker, search 0.50 s, set up in 0.00 s\n")
+    assert info.endswith(
+        "about 1.5 KiB on a worker (4.0 KiB serially), search 0.50 s, set up in 0.00 s\n"
+    )
     assert debug.splitlines()[0] == (
         "tofu: net: plan of graph 4d57e742f154af8d: 2 x 2, steps-optimal; tensors of 4.0 KiB as "
         "a whole, 2.0 KiB on the fullest worker; fetches: multifetch, 256 bytes saved by sharing"
@@ -97,13 +100,46 @@ def test_the_line_tells_which_plan_was_used(session, capsys, files, text):
     messages.set_level("info")
     session.state.depth.level = 1
     for file in files:
-        messages.partitioned("net", compiled({}, 1), 9, session, first=True, plan_file=file)
+        messages.partitioned(
+            "net", compiled({}, 1), 9, session, first=True, serial_bytes=4096, plan_file=file
+        )
     messages.tell_partitioned("net", session)
     (line,) = capsys.readouterr().err.splitlines()
-    size = f"{1.5 * len(files):.1f} KiB"
+    size, whole = f"{1.5 * len(files):.1f} KiB", f"{4.0 * len(files):.1f} KiB"
     assert line.endswith(
-        f" communicated per step, about {size} on a worker, {text}, set up in 0.00 s"
+        f" communicated per step, about {size} on a worker ({whole} serially), {text}, "
+        "set up in 0.00 s"
     )
+
+
+@pytest.mark.parametrize(
+    ("blocks", "share", "script", "told"),
+    [
+        (1, Fraction(1), "train.py", None),
+        (2, Fraction(1), "train.py", "2 blocks with all of the parameters, {}; see the plans: {}"),
+        (3, Fraction(3, 4), "ipykernel_launcher", "3 blocks with 75.0% of the parameters, {}"),
+    ],
+)
+def test_several_blocks_are_summed_up_once(
+    session, capsys, monkeypatch, blocks, share, script, told
+):
+    monkeypatch.setattr("sys.argv", [script, "--name", "a b"])
+    messages.set_level("info")
+    for number in range(blocks):
+        session.state.depth.setup_seconds = 0.25
+        messages.partitioned(
+            f"net{number}", compiled({}, 1), 9, session, first=True, serial_bytes=2048
+        )
+    capsys.readouterr()
+    messages.first_step(share, session)
+    messages.first_step(share, session)
+    lines = capsys.readouterr().err.splitlines()
+    sums = (
+        f"{blocks}.0 KiB communicated per step, about {1.5 * blocks:.1f} KiB on a worker "
+        f"({2 * blocks}.0 KiB serially), set up in {0.25 * blocks:.2f} s"
+    )
+    command = "tofu plan --workers 1 train.py --name 'a b'"
+    assert lines == ([] if told is None else ["tofu: first step: " + told.format(sums, command)])
 
 
 def test_the_set_up_time_is_that_of_all_phases(session, capsys):
@@ -113,7 +149,7 @@ def test_the_set_up_time_is_that_of_all_phases(session, capsys):
         with messages.phase("net", doing, session):
             time.sleep(seconds)
     for name in ("net", "another"):
-        messages.partitioned(name, compiled({}, 1), 9, session, first=True)
+        messages.partitioned(name, compiled({}, 1), 9, session, first=True, serial_bytes=4096)
         messages.tell_partitioned(name, session)
     first, second = capsys.readouterr().err.splitlines()
     assert 0.75 <= float(first.split()[-2]) < 60

@@ -75,7 +75,8 @@ def test_a_chain_of_blocks_is_one_line(fake, capsys):
     lines = told_lines(capsys)
     assert lines == [
         "tofu: chain (19 blocks, 19 operators, 1.4 k parameters) over 2 workers cpu(0-1): "
-        "19.0 KiB communicated per step, about 9.5 KiB on a worker, search 0.19 s, set up in 0.00 s"
+        "19.0 KiB communicated per step, about 9.5 KiB on a worker (19.0 KiB serially), "
+        "search 0.19 s, set up in 0.00 s"
     ]
 
 

@@ -76,7 +76,11 @@ def make_pool(
     size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
     plans = None if problem.saved is None else session.plans
     plan_file = None if plans is None else plans.path
-    messages.partitioned(name, compiled, size, session, first=first, plan_file=plan_file)
+    is_told = first and parameters
+    messages.partitioned(
+        name, compiled, size, session, first=first, plan_file=plan_file,
+        serial_bytes=session.state.backend.serial_memory(problem) if is_told else 0,
+    )  # fmt: skip
     if first:
         if parameters:
             messages.replicated(name, compiled)

@@ -20,6 +20,7 @@ class Backend:
         search: tofu.planner.search.search
         compile_plan: tofu.planner.compile_plan.compile_plan, using one executor if MXNet can run
             its halves
+        serial_memory: tofu.planner.memory.serial_memory
         step_memory: tofu.mx.memory.step_memory.step_memory
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program
@@ -39,6 +40,7 @@ class Backend:
     strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
     search: Callable[..., Any]
     compile_plan: Callable[..., Any]
+    serial_memory: Callable[[Any], int]
     step_memory: Callable[..., Any]
     usable_fetch: Callable[..., Any]
     program: Callable[..., Any]
@@ -62,6 +64,7 @@ def own() -> Backend:
     from tofu.mx.graphs.lower import fused_norm
     from tofu.mx.run import fetch_check, program, transfer
     from tofu.planner.compile_plan import compile_plan
+    from tofu.planner.memory import serial_memory
     from tofu.planner.search import search
     from tofu.plans import layout
 
@@ -79,6 +82,7 @@ def own() -> Backend:
         strategy_table=strategy_table.strategy_table,
         search=search,
         compile_plan=compile_joint,
+        serial_memory=serial_memory,
         step_memory=memory,
         usable_fetch=fetch_check.usable_fetch,
         program=program.Program,

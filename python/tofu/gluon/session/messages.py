@@ -7,11 +7,13 @@ import difflib
 import json
 import logging
 import math
+import shlex
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -28,6 +30,7 @@ from .session import Session, describe_contexts
 __all__ = [
     "TofuWarning",
     "eager",
+    "first_step",
     "gathered",
     "left_out",
     "many_workers",
@@ -100,6 +103,7 @@ class Partitioned(NamedTuple):
         operators, parameters: how many it has.
         fetched_bytes: bytes that workers fetch from each other per step.
         memory_bytes: bytes that a worker holds, an estimate.
+        serial_bytes: what one device would hold, counted alike.
         search_seconds: from graph to plan.
         plan_file: the file of the saved plan that was used instead of a search, or None.
     """
@@ -109,6 +113,7 @@ class Partitioned(NamedTuple):
     parameters: int
     fetched_bytes: int
     memory_bytes: int
+    serial_bytes: int
     search_seconds: float
     plan_file: Optional[Path] = None
 
@@ -154,6 +159,7 @@ def partitioned(
     session: Session,
     *,
     first: bool,
+    serial_bytes: int,
     plan_file: Optional[Path] = None,
 ) -> None:
     """Report a partitioned block when the outermost call of a block returns.
@@ -174,6 +180,7 @@ def partitioned(
         parameters,
         compiled.fetched_bytes,
         plan.memory_bytes,
+        serial_bytes,
         plan.search_seconds,
         plan_file,
     )
@@ -204,7 +211,7 @@ def _tell(
     _log.log(
         level,
         "%s (%s%s operators, %s parameters) over %d worker%s %s: %s communicated per step, "
-        "about %s on a worker, %s, set up in %.2f s",
+        "about %s on a worker (%s serially), %s, set up in %.2f s",
         name,
         count,
         f"{sum(each.operators for each in blocks):,}",
@@ -214,10 +221,43 @@ def _tell(
         describe_contexts(session.contexts),
         format_bytes(sum(each.fetched_bytes for each in blocks)),
         format_bytes(sum(each.memory_bytes for each in blocks)),
+        format_bytes(sum(each.serial_bytes for each in blocks)),
         _found_by(blocks),
         session.state.depth.setup_seconds,
     )
+    if session.state.first_step is not None and level == logging.INFO:
+        session.state.first_step.append((blocks, session.state.depth.setup_seconds))
     session.state.depth.setup_seconds = 0.0
+
+
+def first_step(share: Fraction, session: Session) -> None:
+    """Sum up, at the end of the first step, the blocks that were told of one by one.
+
+    share: of the trained parameters' elements, those in partitioned blocks.
+    """
+    told, session.state.first_step = session.state.first_step, None
+    if told is None or len(told) < 2:
+        return
+    blocks = [block for found, _ in told for block in found]
+    _log.info(
+        "first step: %d blocks with %s of the parameters, %s communicated per step, about %s on "
+        "a worker (%s serially), set up in %.2f s%s",
+        len(blocks),
+        "all" if share == 1 else f"{float(share):.1%}",
+        format_bytes(sum(each.fetched_bytes for each in blocks)),
+        format_bytes(sum(each.memory_bytes for each in blocks)),
+        format_bytes(sum(each.serial_bytes for each in blocks)),
+        sum(seconds for _, seconds in told),
+        _where_seen(session),
+    )
+
+
+def _where_seen(session: Session) -> str:
+    """Names the command that shows the plans, where a script runs."""
+    if not sys.argv[0].endswith(".py"):
+        return ""
+    command = shlex.join(["tofu", "plan", "--workers", str(session.workers), *sys.argv])
+    return f"; see the plans: {command}"
 
 
 def _found_by(blocks: Sequence[Partitioned]) -> str:

@@ -97,6 +97,7 @@ class State:
         collected: the gradients that recordings deliver to a call of autograd.grad, or None.
         told: reasons for plain fetches that the user was warned of.
         partitioned: whether anything was partitioned.
+        first_step: what was told of partitioned blocks, with seconds of set-up; None after it.
         plan_matched: whether a training graph had a saved plan.
         plan_missing: whether the user was told of a graph without a saved plan.
         pins_checked: whether the pins were compared with a training graph.
@@ -125,6 +126,7 @@ class State:
         self.collected: Optional[Parts] = None
         self.told: set[str] = set()
         self.partitioned = False
+        self.first_step: Optional[list[tuple[Any, float]]] = []
         self.plan_matched = self.plan_missing = self.pins_checked = False
         self.errors = _Errors()
         self.ran = Living()

@@ -13,7 +13,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Any, Callable, Optional
 
 import mxnet as mx
@@ -32,7 +34,7 @@ from .grouped_updates import Job, Tile, calls_for
 from .norm_updates import Rule, Spread, rule_for
 from .optimizer_probe import updates_elementwise
 from .optimizer_states import make_states
-from .parameter import is_tiled
+from .parameter import is_tiled, shape_of
 from .tile_state import TileState
 
 __all__ = [
@@ -251,8 +253,17 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             _update_spread(own, divided)
         _update_gathered(self, gathered)
         views.refresh(state.views)
+        if state.first_step is not None:
+            messages.first_step(_share_of_tiles(self), tiled._tofu.session)
 
     return _update
+
+
+def _share_of_tiles(trainer: Any) -> Fraction:
+    """The share of a trainer's elements that are in tiled parameters."""
+    trained = [p for p in trainer._params if p.grad_req != "null" and p._data is not None]
+    sizes = {p: math.prod(shape_of(p)) for p in trained}
+    return Fraction(sum(sizes[p] for p in sizes if is_tiled(p)), sum(sizes.values()))
 
 
 def save_states(original: Callable[..., None]) -> Callable[..., None]:
