@@ -79,8 +79,10 @@ def _pooling() -> list[Case]:
             expect = "b c"
         cases.append(dataclasses.replace(gradient, expect=expect))
     uncounted = {**POOLINGS[1][0], "pool_type": "avg", "count_include_pad": "False"}
+    unpadded = {**uncounted, "kernel": "(2, 2)", "stride": "(2, 2)", "pad": "(0, 0)"}
     cases += [
         case("Pooling", real(4, 6, 8, 8), attrs=uncounted, expect="b c"),
+        case("Pooling", real(4, 6, 8, 8), attrs=unpadded, expect="b c y0 y1"),
         case("Pooling", real(4, 6, 12), attrs={"kernel": "(3,)", "pool_type": "avg"}),
         case("Pooling", real(2, 2, 4, 6, 4), attrs={"kernel": "(2, 2, 2)", "pool_type": "avg"}),
     ]

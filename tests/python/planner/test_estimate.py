@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("mxnet")
 
 from tofu import models
+from tofu.cli import estimate as command
 from tofu.cli import main
 from tofu.errors import PlanError
 from tofu.planner import estimate as estimating
@@ -93,6 +94,18 @@ def test_rows_are_printed_as_they_are_known(monkeypatch, capsys):
     assert {len(row) for row in rows} == {len(rows[0])}, "columns as wide as the header's"
     assert batches[0].split()[0] == "4"
     assert "largest batch" in "".join(batches) + capsys.readouterr().out
+
+
+def test_without_a_wish_all_numbers_up_to_16_are_estimated(monkeypatch):
+    asked = []
+
+    def note(make, *, workers, exact):
+        asked.extend(workers)
+        return [made(1, fixed=8, growing=8)]
+
+    monkeypatch.setattr(command, "estimate", note)
+    assert run(["estimate", "mlp"]) == 0
+    assert asked == list(range(1, 17))
 
 
 def test_the_graph_of_a_model_is_made_once(monkeypatch):

@@ -13,8 +13,8 @@ pytest.importorskip("mxnet")
 
 from tofu.cli import main
 from tofu.cli.frontier import render
-from tofu.errors import ConfigError, MemoryLimitError
-from tofu.planner import decide
+from tofu.errors import ConfigError, MemoryLimitError, PlanError
+from tofu.planner import decide, sweep
 from tofu.planner.decide import plan_problem
 from tofu.planner.frontier import Point, frontier, turning_point, unbeaten
 from tofu.planner.limits import held_bytes
@@ -115,6 +115,16 @@ def test_a_frontier_is_made_of_plans_within_limits():
     most = kept[0].held_bytes
     fewer = frontier(mlp(), SearchOptions(), limits=4, most_bytes=most)
     assert {point.held_bytes for point in fewer} == {most}
+
+
+def test_a_rival_without_a_plan_has_no_point(monkeypatch):
+    def refuse(problem, options, **how):
+        raise PlanError("nothing divides")
+
+    monkeypatch.setattr(sweep, "search", refuse)
+    rivals = {"a rival": SearchOptions()}
+    found = list(frontier(mlp(2), SearchOptions(), limits=1, rivals=rivals))
+    assert found and not any(point.is_rival for point in found)
 
 
 def test_a_frontier_says_whether_it_is_complete():

@@ -66,6 +66,20 @@ def test_copies_run_ahead_of_operators():
     assert 10.0 < found.step_seconds < 13.0
 
 
+def test_variables_stay_from_step_to_step(monkeypatch):
+    monkeypatch.setattr(scripts.swapping, "node_work", lambda node: None)
+    machine = types.SimpleNamespace(operator_seconds=lambda op, work: 1.0)
+
+    def node(op, *sources):
+        return types.SimpleNamespace(op=op, sources=sources, outputs=[((4, 2), 0)])
+
+    x, weight, state = node(""), node(""), node("")
+    nodes = [x, weight, state, node("relu", (0, 0)), node("sgd_mom_update", (1, 0), (3, 0), (2, 0))]
+    tensors = scripts.swapping._tensors_of(types.SimpleNamespace(nodes=nodes), machine)
+    assert tensors.kept == {0, 1, 2}
+    assert tensors.writes == [[3], [1, 2]], "an update writes its weight and its state"
+
+
 @pytest.mark.parametrize(
     "system", ["tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel"]
 )

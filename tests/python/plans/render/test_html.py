@@ -168,7 +168,10 @@ def test_a_comparison_has_both_plans():
     second = planned(
         model="net",
         tensors=[*changed[:1], {**changed[1], "node": "c"}],
-        operators=[{"node": "fc", "op": "FullyConnected", "cuts": [None, "b"], "bytes": 192}],
+        operators=[
+            {"node": "fc", "op": "FullyConnected", "cuts": [None, "b"], "bytes": 192},
+            {"node": "late", "op": "relu", "cuts": ["i0", None], "bytes": 8},
+        ],
         total_bytes=2048,
     )
     page = Page(render_html_difference(first, second, ("a.plan", "<b>.plan")))
@@ -181,6 +184,8 @@ def test_a_comparison_has_both_plans():
         }
     assert page.operators(0)["fc"][1:3] == (("b", None), 96)
     assert page.operators(1)["fc"][1:3] == ((None, "b"), 192)
+    assert "late" not in page.operators(0) and page.operators(1)["late"][1:3] == (("i0", None), 8)
+    assert page.data["operators"]["bytes"][0][1] == 0, "a plan fetches nothing for what it lacks"
 
 
 def test_a_page_of_thousands_of_layers_stays_small():
