@@ -5,9 +5,12 @@ A plan may have ten thousand rows. A layout engine such as rich's takes seconds 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import csv
+import io
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-__all__ = ["line", "table"]
+__all__ = ["csv_table", "line", "table"]
 
 
 def table(
@@ -32,3 +35,12 @@ def line(row: Sequence[str], widths: Sequence[int], *, right: Collection[int] = 
         for k, (cell, width) in enumerate(zip(row, widths))
     ]
     return "  ".join(cells).rstrip()
+
+
+def csv_table(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> str:
+    """Records as CSV, with a line for the names of the columns."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -32,7 +30,7 @@ from tofu.planner.comparison import Alternative, advice, compare
 from tofu.planner.sweep import Measure
 from tofu.plans import Plan, SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
-from tofu.tables import table
+from tofu.tables import csv_table, table
 
 __all__ = ["compare_command", "render"]
 
@@ -153,11 +151,7 @@ def render(target: str, found: Sequence[Alternative], form: str) -> str:
         document = {"format": "tofu-comparison", "version": 1, "target": target}
         return json.dumps({**document, "plans": records, "advice": told}, indent=1) + "\n"
     if form == "csv":
-        text = io.StringIO()
-        writer = csv.DictWriter(text, _FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
-        return text.getvalue()
+        return csv_table(_FIELDS, records)
     is_timed = any(each.step_seconds is not None for each in found)
     has_objectives = any(each.objective != OBJECTIVES[0] for each in found)
     header = ("workers", "search", "replication", "communicated", "a worker holds", "proven",

@@ -6,6 +6,7 @@
     tofu plan --workers 8 wresnet-152-10
     tofu plan --workers 8 --save mlp.plan --pin mlp_dense0_weight=0 mlp
     tofu run --plan train.plan train.py
+    tofu run -m package.train --epochs 3
     tofu compare --workers 2,4,8 mlp
     tofu estimate --gpu-memory 12GiB wresnet-152-10
     tofu frontier --workers 8 --machine p2.8xlarge wresnet-50-4
@@ -15,6 +16,7 @@
     tofu diff train.plan other.plan
     tofu calibrate --output here.json
     tofu simulate --workers 8 --machine p2.8xlarge wresnet-152-10
+    tofu models
     tofu ops Convolution
     tofu verify Convolution dot --seed 3
 
@@ -34,6 +36,7 @@ from tofu.cli.check import check
 from tofu.cli.compare import compare_command
 from tofu.cli.estimate import estimate_command
 from tofu.cli.frontier import frontier_command
+from tofu.cli.model_list import models_command
 from tofu.cli.plan import plan
 from tofu.cli.run import run
 from tofu.cli.show import diff, show
@@ -68,7 +71,7 @@ def cli() -> None:
 
 COMMANDS = (
     run, plan, compare_command, estimate_command, frontier_command, check, trace, show, diff,
-    simulate, calibrate, operators.ops, operators.verify, operators.suggest,
+    simulate, calibrate, models_command, operators.ops, operators.verify, operators.suggest,
 )  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)

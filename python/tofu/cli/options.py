@@ -65,16 +65,26 @@ __all__ = [
 ]
 
 
+_SEPARATED = "tofu.separated"  # in a context: "--" stood between the script and its arguments
 _HEAD_BYTES = 4096  # of a file, to tell what it is
 
 
 class Script(click.Command):
-    """A command that passes all arguments after the script's name to the script."""
+    """A command that passes all arguments after the script's name to the script.
+
+    A "--" right after the name says so itself, and is not passed.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse our own options up to the script's name, or anywhere if there is no script."""
-        if any(arg.endswith(".py") for arg in args):
+        scripts = [number for number, arg in enumerate(args) if arg.endswith(".py")]
+        if scripts:
             ctx.allow_interspersed_args = False
+        for number in scripts:
+            if args[number + 1 : number + 2] == ["--"]:
+                args = args[: number + 1] + args[number + 2 :]
+                ctx.meta[_SEPARATED] = True
+                break
         return super().parse_args(ctx, args)
 
 
@@ -230,7 +240,12 @@ def check_script(name: str) -> None:
 
 
 def tell_misplaced(context: click.Context, target: str, args: Sequence[str]) -> None:
-    """Tell of arguments after the script that look like options of this command."""
+    """Tell of arguments after the script that look like options of this command.
+
+    Not after a "--", which says that they are the script's.
+    """
+    if _SEPARATED in context.meta:
+        return
     own = {
         name: option.name
         for option in context.command.params

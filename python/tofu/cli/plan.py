@@ -201,7 +201,7 @@ def plan(**options: Any) -> None:
 
     SCRIPT is run to the end of its first training step, without computing it. SYMBOL.json
     is a symbol that MXNet saved; give the shapes of its inputs. MODEL is a name that
-    docs/models.md lists, such as wresnet-152-10. With --mesh: MODULE:FUNCTION returns a
+    tofu models lists, such as wresnet-152-10. With --mesh: MODULE:FUNCTION returns a
     module of PyTorch and its inputs, FILE.pt2 is a program that torch.export saved.
     """
     given = Given(**options)

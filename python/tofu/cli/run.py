@@ -75,6 +75,9 @@ __all__ = ["run"]
     metavar="S",
     help="Number of processes of the parameter server, with --processes. Default: N.",
 )
+@click.option(
+    "-m", "is_module", is_flag=True, help="SCRIPT is the name of a module, as for python."
+)
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -95,14 +98,17 @@ def run(
     strict: bool,
     processes: Optional[str],
     servers: Optional[str],
+    is_module: bool,
     script: str,
     args: tuple[str, ...],
 ) -> None:
     """Run SCRIPT with ARGS like python, with its blocks partitioned.
 
-    The same as MXNET_GRAPH_PASS=tofu python SCRIPT ARGS.
+    The same as MXNET_GRAPH_PASS=tofu python SCRIPT ARGS. All that follows SCRIPT is the script's,
+    with or without a -- in between.
     """
-    check_script(script)
+    if not is_module:
+        check_script(script)
     if plan is not None and search is not None:
         raise ConfigError(
             f"--search {search}: --plan {plan} is used instead of a search; leave one of them out"
@@ -119,8 +125,9 @@ def run(
     switch_on(workers, device, log)
     tell_misplaced(click.get_current_context(), script, args)
     sys.stdout.flush()
+    line = [sys.executable, *(["-m"] if is_module else []), script, *args]
     if processes is not None:
         count = parse_processes(processes, "--processes")
         number = count if servers is None else parse_processes(servers, "--servers")
-        raise SystemExit(run_processes([sys.executable, script, *args], count, number, os.environ))
-    os.execv(sys.executable, [sys.executable, script, *args])
+        raise SystemExit(run_processes(line, count, number, os.environ))
+    os.execv(sys.executable, line)

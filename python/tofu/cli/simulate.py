@@ -71,8 +71,8 @@ def simulate(
 ) -> None:
     """Simulate a training step on a machine.
 
-    MODEL is one of docs/models.md. The partitioned graph is the one that would run, with MXNet's
-    scheduling. Prints the step's time, what workers and links did, the critical path, and the
+    MODEL is one that tofu models lists. The partitioned graph is the one that would run, with
+    MXNet's scheduling. Prints the step's time, what workers and links did, the critical path, and the
     memory. Nothing runs.
     """
     check_no_module(model)

@@ -64,7 +64,7 @@ def find(name: str) -> Model:
     model = MODELS.get(name.lower())
     if model is None:
         near = difflib.get_close_matches(name.lower(), MODELS, n=3)
-        advice = f"did you mean {', '.join(near)}?" if near else "docs/models.md lists them"
+        advice = f"did you mean {', '.join(near)}?" if near else "tofu models lists them"
         raise ConfigError(f"no model {name!r}; {advice}")
     return model
 

@@ -192,6 +192,39 @@ def test_run_is_python_with_the_switch_on(tmp_path):
     assert ran.returncode == 3
 
 
+def test_run_takes_a_module_as_python_does(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "train.py").write_text(PROBE)
+    ran = run_tofu("run", "--workers=3", "-m", "package.train", "--workers", "9", cwd=tmp_path)
+    assert ran.stdout == f"{[str(package / 'train.py'), '--workers', '9']} {tmp_path} tofu 3\n"
+    assert ran.returncode == 3
+    ran = run_tofu("run", "-m", "package.nosuch", cwd=tmp_path)
+    assert ran.returncode == 1 and "No module named package.nosuch" in ran.stderr
+
+
+def test_two_dashes_say_that_the_script_gets_what_follows(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(PROBE)
+    for dashes in ([], ["--"]):
+        ran = run_tofu("run", script, *dashes, "--workers", "9", "--", "x", cwd=tmp_path)
+        assert ran.stdout.startswith(f"{[str(script), '--workers', '9', '--', 'x']} ")
+        assert ("the script gets --workers" in ran.stderr) == (not dashes)
+
+
+def test_models_are_those_that_can_be_planned(tmp_path):
+    from tofu.models import MODELS
+
+    found = {
+        form: run_tofu("models", f"--format={form}", cwd=tmp_path).stdout
+        for form in ("text", "json", "csv")
+    }
+    listed = {each["name"]: each["batch_size"] for each in json.loads(found["json"])["models"]}
+    assert listed == {name: model.batch_size for name, model in MODELS.items()}
+    assert [row.split()[0] for row in found["text"].splitlines()[1:]] == list(MODELS)
+    assert [row.partition(",")[0] for row in found["csv"].splitlines()[1:]] == list(MODELS)
+
+
 def test_run_hands_on_what_steers_the_search(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(

@@ -390,7 +390,7 @@ def test_options_that_were_given_before_the_script_are_its_own_after_it(capsys):
 
 def test_a_model_that_nothing_resembles(capsys):
     found = fail(capsys, "plan", "nosuch")
-    assert found == "tofu: no model 'nosuch'; docs/models.md lists them\n"
+    assert found == "tofu: no model 'nosuch'; tofu models lists them\n"
 
 
 def test_help_ends_no_line_in_dots(capsys):

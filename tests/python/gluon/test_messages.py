@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import types
@@ -124,6 +125,7 @@ def test_several_blocks_are_summed_up_once(
     session, capsys, monkeypatch, blocks, share, script, told
 ):
     monkeypatch.setattr("sys.argv", [script, "--name", "a b"])
+    monkeypatch.setitem(sys.modules, "__main__", types.SimpleNamespace(__spec__=None))
     messages.set_level("info")
     for number in range(blocks):
         session.state.depth.setup_seconds = 0.25

@@ -253,8 +253,9 @@ def first_step(share: Fraction, session: Session) -> None:
 
 
 def _where_seen(session: Session) -> str:
-    """Names the command that shows the plans, where a script runs."""
-    if not sys.argv[0].endswith(".py"):
+    """The command that shows the plans, for a script."""
+    is_module = getattr(sys.modules.get("__main__"), "__spec__", None) is not None
+    if is_module or not sys.argv[0].endswith(".py"):
         return ""
     command = shlex.join(["tofu", "plan", "--workers", str(session.workers), *sys.argv])
     return f"; see the plans: {command}"
