@@ -53,6 +53,7 @@ class ModelGraph:
         self, *, optimizer: Optional[str] = "sgd", on_gpus: bool = False
     ) -> Callable[[Optional[Collection[str]]], _core.Graph]:
         """A function that builds the training graph, given the BatchNorms that stay whole."""
+        from tofu.mx.devices import GraphUse
         from tofu.mx.graphs.training_graph import training_graphs
 
         return training_graphs(
@@ -61,9 +62,8 @@ class ModelGraph:
             parameters=self.parameters,
             aux=self.aux,
             gradients=tuple(self.parameters),
-            train=True,
+            use=GraphUse(train=True, on_gpus=on_gpus),
             optimizer=optimizer,
-            on_gpus=on_gpus,
         )
 
 
@@ -104,8 +104,8 @@ def _trace(name: str, block: Any, shapes: Mapping[str, Shape]) -> ModelGraph:
     variables = {key: mx.sym.var(key) for key in shapes}
     output = block(*(variables[key] for key in shapes if key != LABEL))
     symbol = gluon.loss.SoftmaxCrossEntropyLoss(prefix="loss_")(output, variables[LABEL])
-    found, _, aux = symbol.infer_shape(**shapes)
-    arguments = dict(zip(symbol.list_arguments(), found))
+    inferred, _, aux = symbol.infer_shape(**shapes)
+    arguments = dict(zip(symbol.list_arguments(), inferred))
     return ModelGraph(
         name=name,
         symbol=symbol,

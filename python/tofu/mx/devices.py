@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import mxnet as mx
 
 from tofu.config import Config
 
-__all__ = ["default_fetch", "number_of_gpus", "number_of_workers", "uses_gpus"]
+__all__ = ["GraphUse", "default_fetch", "number_of_gpus", "number_of_workers", "uses_gpus"]
 
 _CPU_WORKERS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphUse:
+    """The run that a training graph is made for.
+
+    Attributes:
+        train: whether Dropout drops values and BatchNorm uses the batch's statistics.
+        workers: the number of workers; composite operators that they cannot share are taken
+            apart.
+        on_gpus: whether they are GPUs. There BatchNorm has other parts, and updates its running
+            statistics whenever it uses the batch's, as in cuDNN. On CPUs it does so only if a
+            gradient flows through it, as MXNet's backward operator does the update there.
+    """
+
+    train: bool
+    workers: int = 1
+    on_gpus: bool = False
 
 
 def number_of_gpus(config: Config) -> int:

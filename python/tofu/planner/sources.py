@@ -143,6 +143,7 @@ def of_symbol(
         GraphError: MXNet finds its shapes inconsistent.
         ConfigError: a shape is missing, or names no variable.
     """
+    from tofu.mx.devices import GraphUse
     from tofu.mx.graphs.training_graph import training_graphs
 
     count = workers or default_workers(config)
@@ -159,10 +160,8 @@ def of_symbol(
             parameters=parameters,
             aux={name: variables[name] for name in symbol.list_auxiliary_states()},
             gradients=() if request.predict else tuple(n for n in parameters if n not in frozen),
-            train=not request.predict,
+            use=GraphUse(not request.predict, count, _on_gpus(config)),
             optimizer=request.optimizer,
-            workers=count,
-            on_gpus=_on_gpus(config),
         )
         return _problem(request.path.name, make_graph, count, config)
 

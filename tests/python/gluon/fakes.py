@@ -64,8 +64,8 @@ def logged(backend, log):
     """A backend that records its calls in `log`."""
 
     def training_graphs(symbol, **options):
-        keys = ("train", "gradients", "optimizer", "parameters")
-        log.graphs.append({key: options[key] for key in keys})
+        keys = ("gradients", "optimizer", "parameters")
+        log.graphs.append({"train": options["use"].train, **{key: options[key] for key in keys}})
         return backend.training_graphs(symbol, **options)
 
     def search(problem, *args, **options):

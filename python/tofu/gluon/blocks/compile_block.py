@@ -16,6 +16,7 @@ from tofu.gluon.session import messages
 from tofu.gluon.session.session import Session
 from tofu.gluon.training.parameter import check_tileable, is_tiled, shape_of, tile
 from tofu.gluon.training.tile_state import Update
+from tofu.mx.devices import GraphUse
 from tofu.mx.nnvm import symbol_text
 from tofu.planner.compile_plan import Compiled
 from tofu.planner.wish import Wish
@@ -294,14 +295,13 @@ def _training_graphs(
         name: (shape_of(parameter), dtype)
         for (name, parameter), dtype in zip(parameters.items(), signature.parameter_dtypes)
     }
+    on_gpus = any(each.device_type == "gpu" for each in session.contexts)
     return session.state.backend.training_graphs(
         symbol,
         inputs={name: (shape, dtype) for name, shape, dtype in signature.inputs},
         parameters={n: d for n, d in described.items() if n not in auxiliary},
         aux={n: d for n, d in described.items() if n in auxiliary},
         gradients=sorted(signature.gradients),
-        train=signature.train,
+        use=GraphUse(signature.train, session.workers, on_gpus),
         optimizer=optimizer_kind(parameters) if signature.gradients else None,
-        workers=session.workers,
-        on_gpus=any(each.device_type == "gpu" for each in session.contexts),
     )

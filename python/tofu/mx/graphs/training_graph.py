@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Mapping
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 
@@ -20,6 +20,7 @@ from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
 from tofu.mx.nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 
+from ..devices import GraphUse
 from ..extension import is_stateful_backward, load
 from .branches import hide_branches
 from .custom import stand_in
@@ -44,54 +45,15 @@ _BATCH_NORM = "BatchNorm"
 def training_graph(
     symbol: mx.sym.Symbol,
     *,
-    inputs: Variables,
-    parameters: Variables,
-    aux: Variables,
-    gradients: Collection[str],
     train: bool,
-    optimizer: Optional[str] = None,
     workers: int = 1,
     on_gpus: bool = False,
     fused: Optional[Collection[str]] = (),
+    **arguments: Any,
 ) -> _core.Graph:
-    """Build the graph of the forward pass, the backward pass and, for planning, the update.
-
-    Args:
-        symbol: the forward graph; its outputs become the heads "output".
-        inputs: name -> (shape, dtype) of the data.
-        parameters: the same for the weights.
-        aux: the same for auxiliary states, such as running statistics.
-        gradients: inputs and parameters to differentiate by.
-        train: whether Dropout drops values and BatchNorm uses the batch's statistics.
-        optimizer: "sgd", "sgd_mom" or "adam" appends update nodes (heads "update:..."); None
-            appends none.
-        workers: composite operators that this many workers cannot share are taken apart.
-        on_gpus: whether the graph is for GPUs. There BatchNorm has other parts, and updates its
-            running statistics whenever it uses the batch's, as in cuDNN. On CPUs it does so only
-            if a gradient flows through it, as MXNet's backward operator does the update there.
-        fused: names of the BatchNorms that stay whole; in predictions all do. None: none does,
-            not even in predictions.
-
-    Returns:
-        The graph with the shape and dtype of every entry, and a role for every head.
-
-    Raises:
-        GraphError: a variable's shape is missing, MXNet refuses the graph, or the backward
-            of an operator cannot be made stateless.
-        UnsupportedMXNetError: see tofu.mx.extension.load.
-    """
-    make = training_graphs(
-        symbol,
-        inputs=inputs,
-        parameters=parameters,
-        aux=aux,
-        gradients=gradients,
-        train=train,
-        optimizer=optimizer,
-        workers=workers,
-        on_gpus=on_gpus,
-    )
-    return make(fused)
+    """Build one of the graphs that ``training_graphs`` makes."""
+    use = GraphUse(train, workers, on_gpus)
+    return training_graphs(symbol, use=use, **arguments)(fused)
 
 
 def training_graphs(
@@ -101,16 +63,30 @@ def training_graphs(
     parameters: Variables,
     aux: Variables,
     gradients: Collection[str],
-    train: bool,
+    use: GraphUse,
     optimizer: Optional[str] = None,
-    workers: int = 1,
-    on_gpus: bool = False,
 ) -> OfFused:
-    """Return a function from `fused` to the training graph of a symbol.
+    """Build the graph of the forward pass, the backward pass and, for planning, the update.
 
-    The graphs share everything up to the gradient, which is made here; without a BatchNorm they are
-    one graph.
-    Arguments and errors are those of ``training_graph``.
+    Returns a function from the names of BatchNorms to the graph in which these stay whole. In
+    predictions all do; None: none does, not even in predictions. The graphs share everything up to
+    the gradient, which is made here; without a BatchNorm they are one graph. They have the shape
+    and dtype of every entry, and a role for every head.
+
+    Args:
+        symbol: the forward graph; its outputs become the heads "output".
+        inputs: name -> (shape, dtype) of the data.
+        parameters: the same for the weights.
+        aux: the same for auxiliary states, such as running statistics.
+        gradients: inputs and parameters to differentiate by.
+        use: the run that the graph is for.
+        optimizer: "sgd", "sgd_mom" or "adam" appends update nodes (heads "update:..."); None
+            appends none.
+
+    Raises:
+        GraphError: a variable's shape is missing, MXNet refuses the graph, or the backward
+            of an operator cannot be made stateless.
+        UnsupportedMXNetError: see tofu.mx.extension.load.
     """
     load()
     draft = _Draft(symbol, inputs, parameters, aux)
@@ -121,16 +97,16 @@ def training_graphs(
     concatenate_stacks(draft.graph, draft.variables)
     draft.infer(may_be_empty=True)
     draft.describe_head_gradients()
-    if workers > 1:
-        STAGES.apply(draft.graph, train=train, workers=workers)
+    if use.workers > 1:
+        STAGES.apply(draft.graph, use)
         draft.infer(may_be_empty=True)
-    draft.differentiate(gradients, train=train, workers=workers)
+    draft.differentiate(gradients, use)
     unique_names(draft.graph)
     draft.infer()
     updated = [name for name in gradients if name in parameters]
 
     def complete(own: _Draft, fused: Optional[Collection[str]]) -> _core.Graph:
-        states = AFTER.apply(own.graph, train=train, workers=workers, on_gpus=on_gpus, fused=fused)
+        states = AFTER.apply(own.graph, use, fused)
         replay_stateful(own.graph)
         own.add_heads("aux", states)
         if optimizer is not None:
@@ -190,10 +166,10 @@ class _Draft:
         self.graph.heads += entries.values()
         self.heads += [f"{kind}:{name}" for name in entries]
 
-    def differentiate(self, gradients: Collection[str], *, train: bool, workers: int) -> None:
+    def differentiate(self, gradients: Collection[str], use: GraphUse) -> None:
         """Append gradients, and the auxiliary states that the forward half computes."""
         outputs = len(self.graph.heads)
-        states = BEFORE.apply(self.graph, train=train, workers=workers)
+        states = BEFORE.apply(self.graph, use)
         self.graph.heads += states.values()
         self.graph, entries = _differentiate(self.graph, outputs, gradients, self.variables)
         states = dict(zip(states, self.graph.heads[outputs:]))

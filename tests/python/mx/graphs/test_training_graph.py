@@ -11,6 +11,7 @@ from tofu import _core
 from tofu.analysis.strategy_table import table_document
 from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
+from tofu.mx.devices import GraphUse
 from tofu.mx.graphs import training_graph as module
 from tofu.mx.graphs.training_graph import training_graph, training_graphs
 from tofu.mx.nnvm import Graph
@@ -168,12 +169,16 @@ def settings(kind):
     return symbol, options
 
 
+def graphs_of(symbol, *, train, workers, **arguments):
+    return training_graphs(symbol, use=GraphUse(train, workers), **arguments)
+
+
 def test_graphs_with_other_whole_norms_share_the_gradient(monkeypatch):
     symbol, options = settings("BatchNorm")
     differentiate = mock.Mock(wraps=module.differentiate)
     monkeypatch.setattr(module, "differentiate", differentiate)
     choices = [(), ["one"], ["one", "two"], None, ()]
-    make = training_graphs(symbol, **options)
+    make = graphs_of(symbol, **options)
     found = [make(fused).to_json() for fused in choices]
     differentiate.assert_called_once()
     alone = [training_graph(symbol, fused=fused, **options).to_json() for fused in choices]
@@ -183,7 +188,7 @@ def test_graphs_with_other_whole_norms_share_the_gradient(monkeypatch):
 
 def test_without_a_norm_there_is_one_graph():
     symbol, options = settings("Dropout")
-    make = training_graphs(symbol, **options)
+    make = graphs_of(symbol, **options)
     assert make(()) is make(["absent"])
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from tofu.analysis.strategy_table import WHOLE
 from tofu.errors import GraphError
+from tofu.mx.devices import GraphUse
 from tofu.mx.nnvm import Entry, Graph, Node, format_shape
 from tofu.plans.names import STAGE
 
@@ -43,8 +44,7 @@ class Builder:
     """Makes the nodes that replace one node.
 
     Attributes:
-        train: whether the graph is for train mode.
-        workers: the number of workers that will share the graph.
+        train, workers, on_gpus: as in GraphUse.
         aux_updates: variable -> function to its value after a step; a lowering may add some.
         shared: entries that the lowering of a forward operator leaves for the lowering of its
             backward operator, by the forward node.
@@ -53,33 +53,26 @@ class Builder:
         is_differentiated: whether a gradient flows through the node.
         is_fused: whether a BatchNorm stays one operator.
         may_fuse: whether it does in predictions.
-        on_gpus: whether the graph is for GPUs.
     """
 
     def __init__(
         self,
         node: Node,
+        use: GraphUse,
         *,
-        train: bool,
-        workers: int = 1,
-        shared: Optional[dict[Node, Sequence[Entry]]] = None,
-        read: Collection[int] = (),
-        updates_statistics: bool = True,
-        is_differentiated: bool = True,
-        is_fused: bool = False,
-        may_fuse: bool = True,
-        on_gpus: bool = False,
+        shared: dict[Node, Sequence[Entry]],
+        read: Collection[int],
+        is_differentiated: bool,
+        fused: Optional[Collection[str]],
     ) -> None:
-        self.train = train
-        self.workers = workers
+        self.train, self.workers, self.on_gpus = use.train, use.workers, use.on_gpus
         self.aux_updates: dict[Entry, Callable[[Entry], Entry]] = {}
-        self.shared: dict[Node, Sequence[Entry]] = {} if shared is None else shared
+        self.shared = shared
         self.read = frozenset(read)
-        self.updates_statistics = updates_statistics
+        self.updates_statistics = use.on_gpus or is_differentiated
         self.is_differentiated = is_differentiated
-        self.is_fused = is_fused
-        self.may_fuse = may_fuse
-        self.on_gpus = on_gpus
+        self.is_fused = node.name in (fused or ())
+        self.may_fuse = fused is not None
         self._node = node
         self._stage: Optional[str] = None
         self._counts: dict[str, int] = {}
@@ -199,17 +192,12 @@ class Registry:
     def apply(
         self,
         graph: Graph,
-        *,
-        train: bool,
-        workers: int = 1,
-        on_gpus: bool = False,
+        use: GraphUse,
         fused: Optional[Collection[str]] = (),
     ) -> dict[str, Entry]:
         """Rewrite all nodes that have a lowering and need it; shapes must be inferred.
 
-        on_gpus: whether the graph is for GPUs, where forward operators update running
-            statistics. On CPUs backward operators update them, so that without a backward pass
-            they do not change.
+        use: the run that the graph is for.
         fused: names of the BatchNorms that stay one operator; in predictions all do. None: none
             does, not even in predictions.
 
@@ -230,22 +218,18 @@ class Registry:
                 continue
             builder = Builder(
                 node,
-                train=train,
-                workers=workers,
+                use,
                 shared=shared,
                 read=read.get(node, ()),
-                updates_statistics=on_gpus or node in differentiated,
                 is_differentiated=node in differentiated,
-                is_fused=node.name in (fused or ()),
-                may_fuse=fused is not None,
-                on_gpus=on_gpus,
+                fused=fused,
             )
             outputs = lowering.apply(node, builder)
             if outputs is not None:
                 pairs = ((Entry(node, i), out) for i, out in enumerate(outputs))
                 replacements.update((entry, out) for entry, out in pairs if entry != out)
                 updates[node] = builder.aux_updates
-        values = _updated(updates, updates if on_gpus else differentiated)
+        values = _updated(updates, updates if use.on_gpus else differentiated)
         count = len(graph.heads)
         graph.kept = list(graph.variables().values())
         graph.heads += values.values()
