@@ -73,8 +73,8 @@ class _Loader:
 
     def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
         """Let the real loader create the module."""
-        made: Optional[ModuleType] = self._real.create_module(spec)
-        return made
+        module: Optional[ModuleType] = self._real.create_module(spec)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Run MXNet's own code, then tofu's."""

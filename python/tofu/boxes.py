@@ -51,8 +51,8 @@ class Box(tuple[tuple[int, int], ...]):
 
     def common(self, other: Box) -> Optional[Box]:
         """What lies in both, or None."""
-        found = Box((max(a, c), min(b, d)) for (a, b), (c, d) in zip(self, other))
-        return found if all(low < high for low, high in found) else None
+        overlap = Box((max(a, c), min(b, d)) for (a, b), (c, d) in zip(self, other))
+        return overlap if all(low < high for low, high in overlap) else None
 
     def relative_to(self, other: Box) -> Box:
         """The same box, counted from the begin of another one."""

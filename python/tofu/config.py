@@ -305,13 +305,13 @@ def _parse_kept(text: str, memory: str, where: Mapping[str, str]) -> Optional[in
 
 
 def _parse_objective(text: str, where: str) -> str:
-    found = text.strip().lower() or OBJECTIVES[0]
-    if found not in OBJECTIVES:
+    word = text.strip().lower() or OBJECTIVES[0]
+    if word not in OBJECTIVES:
         raise ConfigError(
             f"{where}={text!r}: expected {' or '.join(map(repr, OBJECTIVES))}; "
             f"unset it to minimise {OBJECTIVES[0]}"
         )
-    return found
+    return word
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -340,11 +340,11 @@ def private_directory(name: str) -> Optional[Path]:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (path, path.parent):
-            found = folder.lstat()
+            status = folder.lstat()
             if (
-                not stat.S_ISDIR(found.st_mode)
-                or found.st_uid != os.geteuid()
-                or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+                not stat.S_ISDIR(status.st_mode)
+                or status.st_uid != os.geteuid()
+                or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
             ):
                 return None
     except OSError:
@@ -406,8 +406,8 @@ def parse_workers(value: object, where: str) -> int:
 
 def parse_bytes(text: str, where: str) -> int:
     """A size such as "12GiB", "800 MB" or "1000000B" in bytes; `where` names its source."""
-    found = _SIZE.fullmatch(text.strip())
-    size = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
+    match = _SIZE.fullmatch(text.strip())
+    size = float(match[1]) * _UNITS[match[2].lower()] if match else 0.0
     if not 1 <= size <= sys.maxsize:
         raise ConfigError(f"{where}={text}: expected a size with its unit, such as 12GiB or 800MiB")
     return int(size)
@@ -427,10 +427,10 @@ def parse_mode(text: str, where: str) -> str:
 
 def parse_recompute(text: str, where: str) -> str:
     """One of RECOMPUTES; `where` names its source. Raises ConfigError for another word."""
-    found = text.strip().lower() or RECOMPUTES[0]
-    if found not in RECOMPUTES:
+    word = text.strip().lower() or RECOMPUTES[0]
+    if word not in RECOMPUTES:
         raise ConfigError(f"{where}={text}: expected one of {', '.join(RECOMPUTES)}")
-    return found
+    return word
 
 
 def parse_pins(texts: Iterable[str], where: str, known: Iterable[Pin] = ()) -> tuple[Pin, ...]:
@@ -439,7 +439,7 @@ def parse_pins(texts: Iterable[str], where: str, known: Iterable[Pin] = ()) -> t
     Raises ConfigError for a text that is not a pin, and for two pins that disagree; `where`
     names the texts' source.
     """
-    found = dict(known)
+    pins = dict(known)
     for text in texts:
         name, _, dimensions = text.rpartition("=")
         try:
@@ -452,10 +452,10 @@ def parse_pins(texts: Iterable[str], where: str, known: Iterable[Pin] = ()) -> t
                 "fc1_weight=0: one dimension for all steps, or one per step (-1: none)"
             )
         name = name.strip()
-        if found.setdefault(name, cuts) != cuts:
-            before = ",".join(map(str, found[name]))
+        if pins.setdefault(name, cuts) != cuts:
+            before = ",".join(map(str, pins[name]))
             raise ConfigError(f"{where} {text}: already pinned as {name}={before}; keep one")
-    return tuple(found.items())
+    return tuple(pins.items())
 
 
 def pins_of(pins: object, where: str) -> tuple[Pin, ...]:
@@ -466,14 +466,14 @@ def pins_of(pins: object, where: str) -> tuple[Pin, ...]:
     expected = 'expected a dict such as {"fc1_weight": 0}: a dimension, or one per step'
     if not isinstance(pins, Mapping):
         raise ConfigError(f"{where}={pins!r}: {expected}")
-    found = []
+    read = []
     for name, cuts in pins.items():
         steps = tuple(cuts) if isinstance(cuts, (list, tuple)) else (cuts,)
         numbers = all(hasattr(cut, "__index__") and not isinstance(cut, bool) for cut in steps)
         if not isinstance(name, str) or not steps or not numbers or min(steps) < -1:
             raise ConfigError(f"{where}={{{name!r}: {cuts!r}}}: {expected} (-1: none)")
-        found.append((name, tuple(cut.__index__() for cut in steps)))
-    return tuple(found)
+        read.append((name, tuple(cut.__index__() for cut in steps)))
+    return tuple(read)
 
 
 def read_pins(path: Path, where: str) -> tuple[Pin, ...]:
@@ -486,12 +486,12 @@ def read_pins(path: Path, where: str) -> tuple[Pin, ...]:
             f"{where} {path}: cannot be read ({what}); expected a file with one "
             "TENSOR=DIM[,DIM...] per line"
         ) from None
-    found: list[Pin] = []
+    pins: list[Pin] = []
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].strip()
         if text:
-            found = list(parse_pins([text], f"{where} {path}, line {number}:", found))
-    return tuple(found)
+            pins = list(parse_pins([text], f"{where} {path}, line {number}:", pins))
+    return tuple(pins)
 
 
 def _parse_pins_variable(text: str) -> tuple[Pin, ...]:

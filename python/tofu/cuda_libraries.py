@@ -86,13 +86,13 @@ def check_gpus(devices: Iterable[int]) -> None:
     if not is_gpu_wheel():
         return
     for device in devices:
-        found = _capability(device)
-        if found is None or _runs_on(found):
+        capability = _capability(device)
+        if capability is None or _runs_on(capability):
             continue
         raise ConfigError(
-            f"GPU {device} has compute capability {found[0]}.{found[1]}, for which {WHEEL} has no "
-            "kernels; it runs on 5.x to 8.x, such as V100, T4, A100, A10 and RTX 40. Use such a "
-            "GPU, or TOFU_DEVICE=cpu"
+            f"GPU {device} has compute capability {capability[0]}.{capability[1]}, for which "
+            f"{WHEEL} has no kernels; it runs on 5.x to 8.x, such as V100, T4, A100, A10 and RTX "
+            "40. Use such a GPU, or TOFU_DEVICE=cpu"
         )
 
 
@@ -118,12 +118,12 @@ def _in_packages(name: str) -> Iterable[Path]:
 def _capability(device: int) -> Optional[tuple[int, int]]:
     """Compute capability of a GPU; None where the driver does not tell."""
     driver = _load(DRIVER)
-    handle, found = ctypes.c_int(), (ctypes.c_int(), ctypes.c_int())
+    handle, numbers = ctypes.c_int(), (ctypes.c_int(), ctypes.c_int())
     if driver is None or driver.cuInit(0) != 0:
         return None
     if driver.cuDeviceGet(ctypes.byref(handle), device) != 0:
         return None
-    for value, attribute in zip(found, (_MAJOR, _MINOR)):
+    for value, attribute in zip(numbers, (_MAJOR, _MINOR)):
         if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, handle) != 0:
             return None
-    return found[0].value, found[1].value
+    return numbers[0].value, numbers[1].value

@@ -50,12 +50,12 @@ def combination(body: ir.Expr, variable: str) -> Optional[Combination]:
 
     Returns None if they do not combine.
     """
-    found = _combine(body, variable)
-    if found is None or not found.only_first:
-        return found
+    combined = _combine(body, variable)
+    if combined is None or not combined.only_first:
+        return combined
     # The sum itself must not read tensors that are zeroed.
     inside = {e.slot for r in _reductions(body, variable) for e in ir.elements(r)}
-    return None if inside & found.only_first else found
+    return None if inside & combined.only_first else combined
 
 
 def _reductions(body: ir.Expr, variable: str) -> Iterable[ir.Reduce]:

@@ -126,22 +126,22 @@ def variable_extents(trace: Trace) -> dict[str, Extent]:
     Raises:
         TdlError: nothing bounds a variable.
     """
-    found: dict[str, Extent] = {}
+    extents: dict[str, Extent] = {}
     for k, output in enumerate(trace.outputs):
         for d, index in enumerate(output.index):
             name = index.plain
             if name is not None and name not in trace.extents:
-                found.setdefault(name, Extent("output", k, d))
+                extents.setdefault(name, Extent("output", k, d))
         for name in output.variables:
             if name in trace.extents:
-                found.setdefault(name, Extent("constant", 0, 0, trace.extents[name]))
+                extents.setdefault(name, Extent("constant", 0, 0, trace.extents[name]))
     for output in trace.outputs:
         for expr in ir.walk(output.body):
             if isinstance(expr, ir.Reduce):
                 for name in expr.variables:
-                    if name not in found:
-                        found[name] = _reduction_extent(trace, expr, name)
-    return found
+                    if name not in extents:
+                        extents[name] = _reduction_extent(trace, expr, name)
+    return extents
 
 
 def _reduction_extent(trace: Trace, reduction: ir.Reduce, name: str) -> Extent:
@@ -165,21 +165,21 @@ def _unsplittable(trace: Trace) -> frozenset[str]:
     These are variables used as values, inside a floor, or to index the result of an opaque
     function, which every part computes whole.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for output in trace.outputs:
         for index in output.index:
-            found |= _inside_floors(index)
+            names |= _inside_floors(index)
         for expr in ir.walk(output.body):
             if isinstance(expr, ir.IndexValue):
-                found |= expr.index.variables
+                names |= expr.index.variables
             elif isinstance(expr, ir.OpaqueElement):
                 for index in expr.result:
-                    found |= index.variables
+                    names |= index.variables
             elif isinstance(expr, ir.Element):
                 for dim in expr.dims:
                     if isinstance(dim, ir.Index):
-                        found |= _inside_floors(dim)
-    return frozenset(found)
+                        names |= _inside_floors(dim)
+    return frozenset(names)
 
 
 def _inside_floors(index: ir.Index) -> frozenset[str]:
@@ -253,18 +253,18 @@ def _output_part(
 ) -> Optional[tuple[OutputPart, frozenset[int]]]:
     if variable in variables:
         return OutputPart(None, True), frozenset()
-    found = combination(body, variable)
-    if found is None:
+    combined = combination(body, variable)
+    if combined is None:
         return None
-    return OutputPart(found.reducer, False), found.only_first
+    return OutputPart(combined.reducer, False), combined.only_first
 
 
 def _zeroed_alone(trace: Trace, variable: str, only_first: frozenset[int]) -> bool:
     """Whether the tensors given as zeros are read only by outputs that allow it."""
     for output in trace.outputs:
         reads = {e.slot for e in ir.elements(output.body)}
-        found = None if variable in output.variables else combination(output.body, variable)
-        zeroed = found.only_first if found is not None else frozenset()
+        combined = None if variable in output.variables else combination(output.body, variable)
+        zeroed = combined.only_first if combined is not None else frozenset()
         if reads & only_first - zeroed:
             return False
     return True
@@ -321,10 +321,10 @@ def _extent_of(extent: Extent, ins: Sequence[Shape], outs: Sequence[Shape]) -> i
 
 
 def _mismatch(
-    source: Source, name: str, sizes: Mapping[str, int], where: str, dim: int, found: int
+    source: Source, name: str, sizes: Mapping[str, int], where: str, dim: int, extent: int
 ) -> TdlError:
     return source.error(
-        f"variable {name} has extent {sizes[name]}, but dimension {dim} of {where} is {found}",
+        f"variable {name} has extent {sizes[name]}, but dimension {dim} of {where} is {extent}",
         f"{where}[..., {name}, ...]",
         "all dimensions that one variable indexes alone have the same size",
     )

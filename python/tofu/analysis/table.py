@@ -116,20 +116,20 @@ def _row(
     if description is None:
         return None
     key = (op, attrs, _kinds(ins), _kinds(outs))
-    found = _SYMBOLIC.get(key)
-    if found is None:
+    row = _SYMBOLIC.get(key)
+    if row is None:
         try:
-            found = _analysed(op, description, dict(attrs), ins, outs)
+            row = _analysed(op, description, dict(attrs), ins, outs)
         except InconclusiveError:
             return None
-        if not found.reads_sizes:
-            _SYMBOLIC[key] = found
+        if not row.reads_sizes:
+            _SYMBOLIC[key] = row
             if len(_SYMBOLIC) > _ANALYSES_KEPT:
                 del _SYMBOLIC[next(iter(_SYMBOLIC))]
     else:
-        concrete_extents(found.analysis.trace, found.analysis.extents, ins, outs)
+        concrete_extents(row.analysis.trace, row.analysis.extents, ins, outs)
     one_shape = len({*ins, *outs}) == 1
-    return found.row if one_shape or not found.row["elementwise"] else found.unequal_row
+    return row.row if one_shape or not row.row["elementwise"] else row.unequal_row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,14 +192,14 @@ def _whole_ranges(instance: Instance) -> dict[str, tuple[int, int]]:
 
 def _splittable(instance: Instance) -> tuple[Strategy, ...]:
     """The strategies that hold for these exact shapes, alone and together."""
-    found = [
+    strategies = [
         s
         for s in instance.analysis.strategies
         if instance.extents[s.variable] > 1 and _every_part_holds(instance, s.variable)
     ]
-    while len(found) > 1 and not _together(instance, [s.variable for s in found]):
-        found.pop()
-    return tuple(found)
+    while len(strategies) > 1 and not _together(instance, [s.variable for s in strategies]):
+        strategies.pop()
+    return tuple(strategies)
 
 
 def _every_part_holds(instance: Instance, variable: str) -> bool:

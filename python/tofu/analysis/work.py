@@ -132,10 +132,10 @@ class _Counter:
         is_dense: whether sums of products have enough operations to be limited by
             arithmetic; if not, they count as other reductions.
         """
-        found = {_kind(out.body) for out in self._trace.outputs if out.like is None}
-        if not is_dense and found & set(_SUMS_OF_PRODUCTS):
+        kinds = {_kind(out.body) for out in self._trace.outputs if out.like is None}
+        if not is_dense and kinds & set(_SUMS_OF_PRODUCTS):
             return "reduction"
-        return min(found, key=KINDS.index, default="movement")
+        return min(kinds, key=KINDS.index, default="movement")
 
     def _volume(self, variables: Sequence[str]) -> float:
         return math.prod(float(self._extents[name]) for name in variables)

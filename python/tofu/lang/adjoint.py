@@ -110,16 +110,16 @@ def _variables(dim: ir.Dim) -> frozenset[str]:
 
 
 def _entangled(body: ir.Expr) -> frozenset[str]:
-    found = set(_reduced_not_linearly(body))
+    names = set(_reduced_not_linearly(body))
     for element in ir.elements(body):
         once: set[str] = set()
         for dim in element.dims:
             if not isinstance(dim, ir.Index):
                 continue
             if dim.plain is None or dim.plain in once:
-                found |= dim.variables
+                names |= dim.variables
             once |= dim.variables
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _reduced_not_linearly(expr: ir.Expr, linear: bool = True) -> Iterator[str]:
@@ -153,26 +153,29 @@ def _occurrences(expr: ir.Expr, slot: int) -> Iterator[_Occurrence]:
     if isinstance(expr, ir.Reduce):
         linear = expr.kind == "sum"
         others = () if linear else tuple(ir.elements(expr.body))
-        for found in _occurrences(expr.body, slot):
-            yield _extended(found, others, expr.variables, linear)
+        for occurrence in _occurrences(expr.body, slot):
+            yield _extended(occurrence, others, expr.variables, linear)
         return
     linear = isinstance(expr, ir.Call) and expr.function in (*_LINEAR, "mul")
     for child in ir.children(expr):
-        for found in _occurrences(child, slot):
+        for occurrence in _occurrences(child, slot):
             others = ()
             if not linear:
                 others = tuple(ir.elements(expr))
             elif isinstance(expr, ir.Call) and expr.function == "mul":
                 others = tuple(e for arg in expr.args if arg is not child for e in ir.elements(arg))
-            yield _extended(found, others, (), linear)
+            yield _extended(occurrence, others, (), linear)
 
 
 def _extended(
-    found: _Occurrence,
+    occurrence: _Occurrence,
     others: tuple[ir.Element, ...],
     bound: tuple[str, ...],
     linear: bool,
 ) -> _Occurrence:
     return _Occurrence(
-        found.element, found.factors + others, found.bound + bound, found.product and linear
+        occurrence.element,
+        occurrence.factors + others,
+        occurrence.bound + bound,
+        occurrence.product and linear,
     )

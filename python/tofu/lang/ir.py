@@ -82,10 +82,10 @@ class Index:
     @property
     def variables(self) -> frozenset[str]:
         """All variables in the index, including inside floors."""
-        found: set[str] = set()
+        names: set[str] = set()
         for atom, _ in self.terms:
-            found |= {atom} if isinstance(atom, str) else atom.index.variables
-        return frozenset(found)
+            names |= {atom} if isinstance(atom, str) else atom.index.variables
+        return frozenset(names)
 
 
 class Whole:

@@ -55,17 +55,17 @@ class PlanFile:
     def check_workers(self, workers: int) -> None:
         """Raise ConfigError unless it has a plan for this number of workers."""
         if workers not in self.workers:
-            found = " and ".join(map(str, self.workers))
+            counts = " and ".join(map(str, self.workers))
             raise ConfigError(
-                f"{self.path}: a plan for {found} workers, but this run has {workers}; set "
+                f"{self.path}: a plan for {counts} workers, but this run has {workers}; set "
                 f"TOFU_WORKERS={self.workers[0]}, or {_ADVICE} --workers {workers}"
             )
 
     def recomputations(self, workers: int) -> list[int]:
         """The limits of activations of its plans that compute some again (plan.recompute)."""
-        found = (each.get("recompute") for (_, k), each in self.plans.items() if k == workers)
+        records = (each.get("recompute") for (_, k), each in self.plans.items() if k == workers)
         try:
-            return sorted({int(each["limit_bytes"]) for each in found if each is not None})
+            return sorted({int(each["limit_bytes"]) for each in records if each is not None})
         except _DAMAGE as error:
             raise _damaged(self.path, error) from None
 
@@ -106,7 +106,7 @@ class PlanFile:
         Raises:
             ConfigError: a plan is damaged, or was saved without the list of its nodes.
         """
-        found = []
+        plans = []
         for stored in self.plans.values():
             if "nodes_listed" not in stored:
                 raise ConfigError(
@@ -115,12 +115,12 @@ class PlanFile:
                 )
             try:
                 document = _expand(stored, _listed(stored))
-                found.append(Plan.from_json(json.dumps(document)))
+                plans.append(Plan.from_json(json.dumps(document)))
             except PlanError as error:
                 raise ConfigError(f"{self.path}: {error}") from None
             except _DAMAGE as error:
                 raise _damaged(self.path, error) from None
-        return found
+        return plans
 
     def difference(self, graph: _core.Graph) -> str:
         """How a graph differs from the file's most similar one, in words; "" if unknown."""
@@ -320,14 +320,14 @@ def _list(graph: _core.Graph) -> dict[str, Any]:
 
 def _listed(stored: Mapping[str, Any]) -> list[_Node]:
     """The nodes that `_list` has listed."""
-    found = []
+    nodes = []
     for name, number in stored["nodes_listed"]:
         op, outputs = stored["node_kinds"][number]
         if not (isinstance(name, str) and isinstance(op, str) and number >= 0):
             raise ValueError(f"node {name!r:.40} of kind {op!r:.40}")
         shapes = tuple((tuple(map(int, shape)), int(dtype)) for shape, dtype in outputs)
-        found.append(_Node(name, op, shapes))
-    return found
+        nodes.append(_Node(name, op, shapes))
+    return nodes
 
 
 def _difference(theirs: Sequence[_Node], mine: Sequence[_Node]) -> str:

@@ -95,10 +95,10 @@ def layers_of(plan: Plan) -> list[Layer]:
     """The layers of a plan, in the order in which its graph has them."""
     operators = {operator.node for operator in plan.operators}
     updated = {node[: -len(_UPDATE)] for node in operators if node.endswith(_UPDATE)}
-    found: dict[str, dict[str, int]] = {}
+    by_layer: dict[str, dict[str, int]] = {}
 
     def add(layer: str, kind: str, count: int) -> None:
-        sizes = found.setdefault(layer, {})
+        sizes = by_layer.setdefault(layer, {})
         sizes[kind] = sizes.get(kind, 0) + count
 
     for tensor in plan.tensors:
@@ -116,5 +116,5 @@ def layers_of(plan: Plan) -> list[Layer]:
             sizes.get("worker", 0),
             {direction: sizes.get(direction, 0) for direction in DIRECTIONS},
         )
-        for name, sizes in found.items()
+        for name, sizes in by_layer.items()
     ]

@@ -79,20 +79,20 @@ class SearchOptions:
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of ``_core.plan`` that differ from its defaults."""
-        found: dict[str, Any] = {"mode": self.mode}
+        changed: dict[str, Any] = {"mode": self.mode}
         if self.time_limit_s is not None:
-            found["time_limit_s"] = self.time_limit_s
+            changed["time_limit_s"] = self.time_limit_s
         if self.parts:
-            found["parts"] = list(self.parts)
+            changed["parts"] = list(self.parts)
         if self.allow_replication:
-            found["allow_replication"] = True
+            changed["allow_replication"] = True
         if self.tie_updates:
-            found["tie_updates"] = True
+            changed["tie_updates"] = True
         if self.memory_limit_bytes is not None:
-            found["memory_limit"] = self.memory_limit_bytes
+            changed["memory_limit"] = self.memory_limit_bytes
         if not self.coarsen:
-            found["coarsen"] = False
-        return found
+            changed["coarsen"] = False
+        return changed
 
 
 def pinned(
@@ -105,7 +105,7 @@ def pinned(
     Raises:
         PlanError: two patterns cut a tensor differently.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    cuts_of: dict[str, tuple[int, ...]] = {}
     origin: dict[str, str] = {}
     absent = []
     for name, cuts in sorted(pins, key=lambda pin: is_pattern(pin[0])):  # exact names first
@@ -113,24 +113,24 @@ def pinned(
         if not tensors:
             absent.append(name)
         for tensor in tensors:
-            before = found.setdefault(tensor, tuple(cuts))
+            before = cuts_of.setdefault(tensor, tuple(cuts))
             first = origin.setdefault(tensor, name)
             if before != tuple(cuts) and is_pattern(first):
                 raise PlanError(
                     f"pin {name}: {tensor} also fits the pin {first}, which cuts it differently; "
                     f"pin {tensor} itself"
                 )
-    return found, absent
+    return cuts_of, absent
 
 
 def check_pins(
     pins: Iterable[tuple[str, Sequence[int]]], names: Collection[str]
 ) -> dict[str, tuple[int, ...]]:
     """The cuts of the tensors that pins stand for. Raises PlanError for a pin of none."""
-    found, absent = pinned(pins, names)
+    cuts_of, absent = pinned(pins, names)
     if absent:
         what = "that fits" if is_pattern(absent[0]) else "of that name"
         raise PlanError(
             f"pin {absent[0]}: the graph has no tensor {what}" + near_text(absent[0], names)
         )
-    return found
+    return cuts_of

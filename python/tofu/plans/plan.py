@@ -367,18 +367,18 @@ class Plan:
 
     def quality(self) -> str:
         """The plan's proven quality, in words."""
-        of_mode = "" if self.mode in ("", "tofu") else f" of {self.mode}"
+        in_mode = "" if self.mode in ("", "tofu") else f" of {self.mode}"
         cost, bound = self.total_bytes, self.lower_bound_bytes
         if self.predicted is not None and "lower_bound_ns" in self.predicted:
-            of_mode = f"{of_mode} in predicted time"
+            in_mode = f"{in_mode} in predicted time"
             cost, bound = self.predicted["step_ns"], self.predicted["lower_bound_ns"]
         if cost <= bound or self.status == "optimal":
-            return f"proven optimal{of_mode}"
+            return f"proven optimal{in_mode}"
         steps = "every step optimal by itself; " if self.status == "steps-optimal" else ""
         if bound <= 0:
-            return f"{steps}nothing proven of the whole plan{of_mode}"
+            return f"{steps}nothing proven of the whole plan{in_mode}"
         above = 100 * (cost / bound - 1)
-        return f"{steps}at most {_percent(above)} above the optimum{of_mode}"
+        return f"{steps}at most {_percent(above)} above the optimum{in_mode}"
 
     @property
     def tensor_bytes(self) -> int:

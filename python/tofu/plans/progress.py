@@ -144,13 +144,13 @@ class _Follower:
             if any(inner.is_due for inner in _running[place + 1 :]):
                 return  # which says more
             outer = [each.doing for each in _running[:place] if isinstance(each, _Stage)]
-            told = "tofu: " + ", ".join([*outer, line])
+            text = "tofu: " + ", ".join([*outer, line])
             if self._is_terminal:
                 width = shutil.get_terminal_size().columns - 1
-                stream.write(_CLEAR + told[:width])
+                stream.write(_CLEAR + text[:width])
                 _shown = True
             else:
-                stream.write(told + "\n")
+                stream.write(text + "\n")
             stream.flush()
 
 

@@ -89,15 +89,17 @@ def _calls(models: Optional[Sequence[tuple[Model, int, bool]]]) -> list[_core.No
     """The different calls of operators in the models, each once."""
     if models is None:
         models = [
-            (make(), batch_size, reduced) for make, sizes, reduced in MODELS for batch_size in sizes
+            (model(), batch_size, reduced)
+            for model, sizes, reduced in MODELS
+            for batch_size in sizes
         ]
-    found: dict[str, _core.Node] = {}
+    calls: dict[str, _core.Node] = {}
     for model, batch_size, reduced in models:
         for optimizer in ("sgd_mom", "adam"):
             graph = build(model, batch_size, reduced=reduced).training_graph(optimizer=optimizer)
             for node in _core.OperatorCalls(graph).nodes:
-                found.setdefault(repr((node.op, sorted(node.attrs.items()), node.inputs)), node)
-    return _sample(found.values())
+                calls.setdefault(repr((node.op, sorted(node.attrs.items()), node.inputs)), node)
+    return _sample(calls.values())
 
 
 def _wide_mlp(hidden: int) -> Model:
@@ -233,9 +235,9 @@ def _best_flops_per_byte(rows: Sequence[Sequence[float]]) -> float:
     for own, (x, y) in enumerate(logs):
         weights = [((x - f) ** 2 + (y - b) ** 2 + _NEAR) ** -2 for f, b in logs]
         weights[own] = 0.0
-        for each, of_calls in rates.items():
-            mean = sum(map(operator.mul, weights, of_calls)) / (sum(weights) or 1.0)
-            errors[each] += abs(mean - of_calls[own]) * rows[own][2]
+        for each, call_rates in rates.items():
+            mean = sum(map(operator.mul, weights, call_rates)) / (sum(weights) or 1.0)
+            errors[each] += abs(mean - call_rates[own]) * rows[own][2]
     return min(errors, key=errors.__getitem__)
 
 

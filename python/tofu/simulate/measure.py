@@ -122,10 +122,10 @@ class _Spent:
 def _spent(executor: mx.executor.Executor, *, enough_s: float = _ENOUGH_S) -> _Spent:
     """The least of several measurements, each of at least so many seconds."""
     runs = 1
-    found: list[_Spent] = []
+    measured: list[_Spent] = []
     executor.forward(is_train=True)
     mx.nd.waitall()
-    while len(found) < _REPEATS:
+    while len(measured) < _REPEATS:
         begin, script_begin = time.process_time(), time.thread_time()
         for _ in range(runs):
             executor.forward(is_train=True)
@@ -135,8 +135,8 @@ def _spent(executor: mx.executor.Executor, *, enough_s: float = _ENOUGH_S) -> _S
         if process < enough_s and runs < 1 << 12:
             runs *= 2
             continue
-        found.append(_Spent(process / runs, script / runs))
-    return min(found, key=lambda spent: spent.process)
+        measured.append(_Spent(process / runs, script / runs))
+    return min(measured, key=lambda spent: spent.process)
 
 
 def engine_seconds() -> Engine:

@@ -17,7 +17,7 @@ _VERSION = 1
 _ROWS = 8  # of the critical path's operators
 
 
-def render_json(found: Simulation, *, model: str, batch_size: int) -> str:
+def render_json(simulation: Simulation, *, model: str, batch_size: int) -> str:
     """The document "tofu-simulation"."""
     document = {
         "format": "tofu-simulation",
@@ -25,46 +25,46 @@ def render_json(found: Simulation, *, model: str, batch_size: int) -> str:
         "simulated": True,
         "model": model,
         "batch_size": batch_size,
-        "fits": found.fits,
-        **dataclasses.asdict(found),
+        "fits": simulation.fits,
+        **dataclasses.asdict(simulation),
     }
     return json.dumps(document) + "\n"
 
 
-def render_text(found: Simulation, *, model: str, batch_size: int) -> str:
+def render_text(simulation: Simulation, *, model: str, batch_size: int) -> str:
     """The step as tables; the first line says that it is simulated."""
-    workers = len(found.workers)
-    kind = "measured" if found.measured else "from data sheets, not measured"
+    workers = len(simulation.workers)
+    kind = "measured" if simulation.measured else "from data sheets, not measured"
     lines = [
         f"simulated: {model}, batch {batch_size:,}, {workers} worker{'s' * (workers != 1)} on "
-        f"{found.machine} ({kind}), fetch {found.fetch}",
-        f"a step takes {format_seconds(found.step_seconds)}: "
-        f"{batch_size / found.step_seconds:,.2f} samples per second; "
-        f"the script hands over {found.operations:,} operators in "
-        f"{format_seconds(found.script_seconds)}",
-        _memory_line(found),
+        f"{simulation.machine} ({kind}), fetch {simulation.fetch}",
+        f"a step takes {format_seconds(simulation.step_seconds)}: "
+        f"{batch_size / simulation.step_seconds:,.2f} samples per second; "
+        f"the script hands over {simulation.operations:,} operators in "
+        f"{format_seconds(simulation.script_seconds)}",
+        _memory_line(simulation),
         "",
-        *_worker_table(found),
+        *_worker_table(simulation),
         "",
-        *_link_table(found),
+        *_link_table(simulation),
         "",
-        *_path(found),
+        *_path(simulation),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _memory_line(found: Simulation) -> str:
-    needed = max(worker["allocated_bytes"] for worker in found.workers)
-    verdict = "which fits" if found.fits else "which DOES NOT FIT"
+def _memory_line(simulation: Simulation) -> str:
+    needed = max(worker["allocated_bytes"] for worker in simulation.workers)
+    verdict = "which fits" if simulation.fits else "which DOES NOT FIT"
     return (
         f"the fullest worker allocates {format_bytes(needed)} of "
-        f"{format_bytes(found.memory_bytes)}, {verdict}"
+        f"{format_bytes(simulation.memory_bytes)}, {verdict}"
     )
 
 
-def _worker_table(found: Simulation) -> list[str]:
+def _worker_table(simulation: Simulation) -> list[str]:
     rows = []
-    for number, worker in enumerate(found.workers):
+    for number, worker in enumerate(simulation.workers):
         seconds = worker["seconds"]
         times = (
             seconds["compute"],
@@ -80,8 +80,8 @@ def _worker_table(found: Simulation) -> list[str]:
     return table(header, rows, right=range(1, 8))
 
 
-def _link_table(found: Simulation) -> list[str]:
-    if not found.links:
+def _link_table(simulation: Simulation) -> list[str]:
+    if not simulation.links:
         return ["no links are used"]
     rows = [
         (
@@ -91,7 +91,7 @@ def _link_table(found: Simulation) -> list[str]:
             format_seconds(link["busy_seconds"]),
             _rate(link["bytes"], link["busy_seconds"]),
         )
-        for link in found.links
+        for link in simulation.links
     ]
     return table(("link", "workers", "bytes", "busy", "while busy"), rows, right=range(2, 5))
 
@@ -100,8 +100,8 @@ def _rate(size: float, seconds: float) -> str:
     return f"{size / seconds / 1e9:.2f} GB/s" if seconds else ""
 
 
-def _path(found: Simulation) -> list[str]:
-    path = found.critical_path
+def _path(simulation: Simulation) -> list[str]:
+    path = simulation.critical_path
     parts = ", ".join(f"{name} {format_seconds(spent)}" for name, spent in path["seconds"].items())
     lines = [f"critical path of {path['length']:,} operators: {parts}"]
     return lines + table(

@@ -98,10 +98,10 @@ def simulate_plan(
             )
             for graph, updates in step_graphs(plan, machine, fetch=fetch)
         )
-        found = last
+        simulation = last
         for first in reversed(before):
-            found = _one_after_the_other(first, found)
-        return found
+            simulation = _one_after_the_other(first, simulation)
+        return simulation
 
 
 def step_graph(
@@ -196,7 +196,7 @@ def simulate_graph(
     contexts = [context(worker) for worker in range(workers)]
     settings = {} if stock_planner else planner_settings(graph, contexts)
     match_range = settings.get(MATCH_RANGE)
-    found = _core.simulate(
+    result = _core.simulate(
         uses,
         operator_rules(uses),
         calls,
@@ -208,7 +208,7 @@ def simulate_graph(
         external_heads=list(updates),
     )
     return Simulation(
-        **{**found, "critical_path": _shortened(found["critical_path"])},
+        **{**result, "critical_path": _shortened(result["critical_path"])},
         machine=machine.name,
         measured=machine.measured,
         fetch=fetch,

@@ -59,16 +59,16 @@ def batched(
     for task in tasks:
         if task.after is not None:
             task.after.due = min(task.after.due, task.due)
-    made: dict[int, list[Task]] = {}
+    by_call: dict[int, list[Task]] = {}
     due: dict[int, list[Task]] = {}
     for task in tasks:
-        made.setdefault(task.ready + 1, []).append(task)
+        by_call.setdefault(task.ready + 1, []).append(task)
         due.setdefault(task.due, []).append(task)
     waiting: list[Task] = []
     left = {id(task) for task in tasks}
     batches: list[list[tuple[Task, ...]]] = []
     for number in range(count + 1):
-        waiting += made.get(number, [])
+        waiting += by_call.get(number, [])
         batches.append([])
         while True:
             needed = [task for task in due.get(number, []) if id(task) in left]
@@ -89,12 +89,12 @@ def _batch(
     held = [task for task in can if task.ready >= 0]
     if not needed:
         return held if sum(task.bytes for task in held) > limit else []
-    wanted = {id(task) for task in needed}
-    batch = [task for task in can if id(task) in wanted]
+    needed_ids = {id(task) for task in needed}
+    batch = [task for task in can if id(task) in needed_ids]
     sent = frozenset().union(*(task.messages for task in batch if task.bytes))
     size = 0
     for task in sorted(can, key=lambda task: task.due):
-        if id(task) in wanted or task.bytes == 0:  # without a message there is no hurry
+        if id(task) in needed_ids or task.bytes == 0:  # without a message there is no hurry
             continue
         if not task.messages <= sent:  # it would add a message, which later tasks could share
             continue
@@ -111,7 +111,7 @@ def reordered(operators: Sequence[Operator]) -> list[Operator]:
     A parameter's or a gradient's exchange can then go with others, although operators read it
     through a transpose.
     """
-    made = {operator.name for operator in operators}
+    own_names = {operator.name for operator in operators}
     needed: set[Entry] = set()
     middle, last = [], []
     for operator in reversed(operators):
@@ -125,8 +125,8 @@ def reordered(operators: Sequence[Operator]) -> list[Operator]:
     first = []
     for operator in reversed(middle):
         is_view = operator.target.is_view and computes_nothing(operator_name(operator))
-        if is_view and not any(entry.node in made for _, entry in operator.inputs):
+        if is_view and not any(entry.node in own_names for _, entry in operator.inputs):
             first.append(operator)
-            made.remove(operator.name)
+            own_names.remove(operator.name)
     names = {operator.name for operator in first}
     return [*first, *(o for o in reversed(middle) if o.name not in names), *reversed(last)]

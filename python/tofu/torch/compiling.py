@@ -32,8 +32,8 @@ class Segment:
         known: dict[Key, Any] = {}
         for call in calls:
             values = []
-            for entry, wanted, is_zero in call.inputs:
-                key = entry, wanted
+            for entry, place, is_zero in call.inputs:
+                key = entry, place
                 if key not in known:
                     known[key] = graph.placeholder(f"tile{len(self.reads)}")
                     self.reads.append(key)
@@ -44,8 +44,8 @@ class Segment:
             result = graph.call_function(call.function, positional, named)
             several = len(call.function._schema.returns) > 1 or _is_list(call.function)
             for out in call.outputs:
-                made = graph.call_function(_item, (result, out.position)) if several else result
-                known[out.entry, out.made] = made
+                item = graph.call_function(_item, (result, out.position)) if several else result
+                known[out.entry, out.made] = item
         outs = [out for call in calls for out in call.outputs if out.entry in kept]
         self.makes: list[Key] = [(out.entry, out.made) for out in outs]
         graph.output(tuple(known[key] for key in self.makes))
@@ -54,8 +54,8 @@ class Segment:
 
     def __call__(self, tiles: Sequence[Any]) -> Sequence[Any]:
         """Run the calls on tiles in the order of `reads`; returns tiles in the order of `makes`."""
-        made: Sequence[Any] = self._function(*tiles)
-        return made
+        results: Sequence[Any] = self._function(*tiles)
+        return results
 
 
 def _item(values: Any, position: int) -> Any:

@@ -136,14 +136,14 @@ class Exchange:
     def _swap(self, tiles: list[Any], swapped: Sequence[tuple[int, Transfers]]) -> None:
         """Send and receive pieces, and assemble the new tiles."""
         me = self.mesh.get_rank()
-        wanted: dict[int, list[tuple[Any, torch.dtype]]] = {}
+        by_rank: dict[int, list[tuple[Any, torch.dtype]]] = {}
         for k, transfers in swapped:
             for piece, _ in itertools.chain(*transfers.receives):
                 if piece.rank != me:
-                    wanted.setdefault(piece.rank, []).append((piece.shape, tiles[k].dtype))
+                    by_rank.setdefault(piece.rank, []).append((piece.shape, tiles[k].dtype))
         device = self.mesh.device_type
         messages = self._messages(tiles, swapped)
-        received = {rank: Message(pieces, device) for rank, pieces in wanted.items()}
+        received = {rank: Message(pieces, device) for rank, pieces in by_rank.items()}
         self.received_bytes += sum(message.received_bytes for message in received.values())
         self._send(messages, {rank: message.buffer for rank, message in received.items()})
         for k, transfers in swapped:

@@ -56,11 +56,15 @@ def _saved(path: Path) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]
     return program.module(), tuple(args), dict(kwargs)
 
 
-def _checked(target: str, made: Any) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-    fits = isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], torch.nn.Module)
-    if not fits or not isinstance(made[1], (tuple, list)):
+def _checked(target: str, result: Any) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    fits = (
+        isinstance(result, tuple)
+        and len(result) in (2, 3)
+        and isinstance(result[0], torch.nn.Module)
+    )
+    if not fits or not isinstance(result[1], (tuple, list)):
         raise ConfigError(
-            f"{target}: returned {type(made).__name__}; expected (module, inputs) or (module, "
+            f"{target}: returned {type(result).__name__}; expected (module, inputs) or (module, "
             "inputs, named inputs), with a tuple of inputs"
         )
-    return made[0], tuple(made[1]), dict(made[2]) if len(made) == 3 else {}
+    return result[0], tuple(result[1]), dict(result[2]) if len(result) == 3 else {}

@@ -32,11 +32,11 @@ def operator_name(operator: Operator) -> str:
 
 def attributes_of(operator: Operator) -> dict[str, str]:
     """The attributes of an operator's node, as text."""
-    found = {_GIVEN: " ".join(name for name, _ in operator.inputs)}
+    attributes = {_GIVEN: " ".join(name for name, _ in operator.inputs)}
     for name, value in operator.arguments.items():
         if not _has_tensor(value):
-            found[name] = _text(value)
-    return found
+            attributes[name] = _text(value)
+    return attributes
 
 
 def _has_tensor(value: Any) -> bool:

@@ -173,16 +173,16 @@ def _with_own_outputs(forward: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _like(tensor: Any, device: str) -> Any:
     """A tensor of the same shape and type on a device."""
-    made = torch.empty(tuple(tensor.shape), dtype=tensor.dtype, device=device)
-    return made.requires_grad_(tensor.requires_grad)
+    empty = torch.empty(tuple(tensor.shape), dtype=tensor.dtype, device=device)
+    return empty.requires_grad_(tensor.requires_grad)
 
 
 def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
     """A copy of a module whose parameters and buffers have no data."""
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
-        made = _like(parameter.detach(), device)
-        memo[id(parameter)] = torch.nn.Parameter(made, requires_grad=parameter.requires_grad)
+        empty = _like(parameter.detach(), device)
+        memo[id(parameter)] = torch.nn.Parameter(empty, requires_grad=parameter.requires_grad)
     for buffer in model.buffers():
         memo[id(buffer)] = _like(buffer.detach(), device)
     return copy.deepcopy(model, memo)
@@ -350,16 +350,16 @@ class _Reader:
         return value
 
     def _result(self, output: Any) -> Traced:
-        found: dict[int, Optional[Entry]] = {}
+        by_index: dict[int, Optional[Entry]] = {}
         constants: dict[int, Any] = {}
         gradients: dict[str, Entry] = {}
         mutations: dict[str, Entry] = {}
-        wanted = {v.number for v in self._variables if v.kind == "tangent"}
+        tangents = {v.number for v in self._variables if v.kind == "tangent"}
         plain = {v.number: v.name for v in self._variables if v.kind == "input"}
         for value, desc in zip(output.args[0], output.meta["desc"]):
             entry = self._same[value] if isinstance(value, torch.fx.Node) else None
             if isinstance(desc, descriptors.PlainAOTOutput):
-                found[desc.idx] = entry
+                by_index[desc.idx] = entry
                 if entry is None:
                     constants[desc.idx] = value
             elif isinstance(desc, descriptors.InputMutationAOTOutput) and entry is not None:
@@ -369,8 +369,8 @@ class _Reader:
                 known = isinstance(of, descriptors.PlainAOTInput)
                 name = plain[of.idx] if known else self._first_name(of.target)
                 gradients[name] = self._sum(name, gradients.get(name), entry)
-        outputs = tuple(found[k] for k in range(len(found)))
-        operators = self._needed([*found.values(), *gradients.values(), *mutations.values()])
+        outputs = tuple(by_index[k] for k in range(len(by_index)))
+        operators = self._needed([*by_index.values(), *gradients.values(), *mutations.values()])
         return Traced(
             tuple(self._variables),
             operators,
@@ -379,7 +379,7 @@ class _Reader:
             mutations,
             self._out_spec,
             constants,
-            tuple(sorted(wanted)),
+            tuple(sorted(tangents)),
         )
 
     def _sum(self, name: str, one: Optional[Entry], other: Entry) -> Entry:
@@ -387,12 +387,12 @@ class _Reader:
         if one is None:
             return other
         meta = next(v.meta for v in self._variables if v.name == name)
-        made = self._free_name(f"{name}/gradient")
+        sum_name = self._free_name(f"{name}/gradient")
         arguments = {"self": one, "other": other, "alpha": 1}
         inputs = (("self", one), ("other", other))
         add = torch.ops.aten.add.Tensor
-        self._operators.append(Operator(made, add, arguments, inputs, (meta,), (0,)))
-        return Entry(made)
+        self._operators.append(Operator(sum_name, add, arguments, inputs, (meta,), (0,)))
+        return Entry(sum_name)
 
     def _changed(self, desc: Any) -> str:
         if isinstance(desc, descriptors.BufferAOTInput):

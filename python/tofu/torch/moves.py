@@ -42,12 +42,12 @@ class Split:
 
     def made(self, number: int) -> Placement:
         """The placement in which the parts make an output."""
-        found: list[Any] = []
+        places: list[Any] = []
         for each in self.placings:
             reduction = None if each is None else each.reduces[number]
             cut = None if each is None else each.outputs[number]
-            found.append(reduction if reduction is not None else WHOLE if cut is None else cut)
-        return tuple(found)
+            places.append(reduction if reduction is not None else WHOLE if cut is None else cut)
+        return tuple(places)
 
 
 @dataclass(frozen=True)
@@ -115,15 +115,15 @@ def moves_of(plan: TorchPlan) -> Iterator[Move]:
         ins = [tuple(metas[entry].shape) for _, entry in operator.inputs]
         split = split_of(plan, operator, ins, [tuple(meta.shape) for meta in operator.outputs])
         for k, (_, entry) in enumerate(operator.inputs):
-            kept, wanted = kept_placement(plan, entry), split.needed(k)
-            if kept != wanted and (phase, entry, wanted) not in seen:
-                seen.add((phase, entry, wanted))
-                yield Move(entry, metas[entry], kept, wanted)
+            kept, needed = kept_placement(plan, entry), split.needed(k)
+            if kept != needed and (phase, entry, needed) not in seen:
+                seen.add((phase, entry, needed))
+                yield Move(entry, metas[entry], kept, needed)
         for k, meta in enumerate(operator.outputs):
             entry = Entry(operator.name, k)
-            kept, made = kept_placement(plan, entry), split.made(k)
-            if kept != made and entry in read:
-                yield Move(entry, meta, made, kept)
+            kept, own = kept_placement(plan, entry), split.made(k)
+            if kept != own and entry in read:
+                yield Move(entry, meta, own, kept)
 
 
 def received_bytes(plan: TorchPlan) -> int:

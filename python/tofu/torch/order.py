@@ -55,8 +55,8 @@ def arranged(calls: Sequence[Call], window: int = WINDOW) -> list[Call]:
         calls: in an order in which they can run.
         window: number of calls to look ahead; 1: their order stays.
     """
-    made = {out.entry for call in calls for out in call.outputs}
-    state = _State(made)
+    entries = {out.entry for call in calls for out in call.outputs}
+    state = _State(entries)
     left = list(calls)
     order: list[Call] = []
     while left:
@@ -78,16 +78,16 @@ class _State:
         made: the tensors that the pass makes.
     """
 
-    def __init__(self, made: set[Entry]) -> None:
-        self._made = made
+    def __init__(self, entries: set[Entry]) -> None:
+        self._made = entries
         self._known: set[Entry] = set()  # tensors made so far
         self._there: set[tuple[Entry, Placement]] = set()
 
     def waits(self, call: _Call) -> bool:
         """Whether a call reads tiles of this pass that have to be exchanged first."""
         return any(
-            entry in self._made and (entry, wanted) not in self._there
-            for entry, wanted, _ in call.inputs
+            entry in self._made and (entry, place) not in self._there
+            for entry, place, _ in call.inputs
         )
 
     def ready(self, calls: Sequence[Call]) -> Iterator[Call]:
@@ -107,6 +107,6 @@ class _State:
     def exchange(self, calls: Sequence[_Call]) -> None:
         """Note that an exchange delivers the tiles that these calls read."""
         for call in calls:
-            for entry, wanted, _ in call.inputs:
+            for entry, place, _ in call.inputs:
                 if entry in self._known:
-                    self._there.add((entry, wanted))
+                    self._there.add((entry, place))

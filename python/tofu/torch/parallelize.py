@@ -147,11 +147,13 @@ class _Runner:
         )
         tiles = [x.to_local() if isinstance(x, DTensor) else x for x in tensors]
         call = _Call(program, self._tiles, tuple(Entry(v.name) for v in given), places, whole)
-        made = iter(_Step.apply(call, *tiles))
+        outputs = iter(_Step.apply(call, *tiles))
         results: list[Any] = [traced.constants.get(k) for k in range(len(traced.outputs))]
         for k, entry in enumerate(traced.outputs):
             if entry is not None:
-                results[k] = next(made) if whole else self._dtensor(next(made), entry, program)
+                results[k] = (
+                    next(outputs) if whole else self._dtensor(next(outputs), entry, program)
+                )
         return pytree.tree_unflatten(results, traced.out_spec)
 
     def _dtensor(self, tile: Any, entry: Entry, program: Program) -> DTensor:
@@ -195,8 +197,8 @@ class _Runner:
             text = agreed(lambda: plan_traced(traced, sizes, options=options).to_json())
         else:
             text = given.to_json() if isinstance(given, TorchPlan) else _text_of(given)
-        found = read_plan(text, traced, sizes, "the plan" if given is None else _named(given))
-        return Program(found, self._mesh, self._seed, compiled=self._compiled)
+        plan = read_plan(text, traced, sizes, "the plan" if given is None else _named(given))
+        return Program(plan, self._mesh, self._seed, compiled=self._compiled)
 
     def _pins(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """The user's pins; parameters and buffers stay where an earlier program has them."""
@@ -287,7 +289,7 @@ class _Step(torch.autograd.Function):
         tangents.clear()
         ctx.maybe_clear_saved_tensors()  # keeps them if the user retains the graph
         with _no_autocast(program):
-            found = program.backward(saved)
+            gradients_of = program.backward(saved)
         results: list[Any] = []
         for entry, place in zip(call.entries, call.places):
             gradient = traced.gradients.get(entry.node)
@@ -295,7 +297,7 @@ class _Step(torch.autograd.Function):
                 results.append(None)
             else:
                 kept = program.placements(gradient)
-                results.append(program.moved(found[gradient], gradient, kept, place))
+                results.append(program.moved(gradients_of[gradient], gradient, kept, place))
         return (None, *results)
 
 

@@ -93,8 +93,8 @@ def _cut(boxes: Sequence[Box], shape: Shape) -> int:
     return cut
 
 
-def _dims(found: Sequence[int]) -> tuple[Optional[int], ...]:
-    return tuple(None if d == _WHOLE else d for d in found)
+def _dims(numbers: Sequence[int]) -> tuple[Optional[int], ...]:
+    return tuple(None if d == _WHOLE else d for d in numbers)
 
 
 def placeable(row: Row, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> Row:

@@ -77,10 +77,10 @@ def plan(
             f"tofu.torch.plan: optimizer={optimizer!r}: expected 'sgd', 'sgd_mom', 'adam' or None"
         )
     traced = trace(model, args, kwargs, device=device)
-    found = plan_traced(
+    planned = plan_traced(
         traced, sizes, optimizer=optimizer, options=options, name=name or type(model).__name__
     )
-    return with_memory(found)
+    return with_memory(planned)
 
 
 def plan_traced(

@@ -253,10 +253,10 @@ def dry_run(plan: TorchPlan) -> tuple[_DryProgram, dict[str, int], set[int]]:
         for variable in traced.variables:
             if variable.kind == "tangent":
                 needed[Entry(variable.name)] = program.tile(Entry(variable.name))
-        found = program.backward(needed)
-        mine = {id(program.lives.of(tile)) for tile in found.values()}
+        gradient_tiles = program.backward(needed)
+        mine = {id(program.lives.of(tile)) for tile in gradient_tiles.values()}
         gradients = {k for k, life in enumerate(program.lives.lives) if id(life) in mine}
-        del outputs, found, tile
+        del outputs, gradient_tiles, tile
     return program, fixed, gradients
 
 

@@ -180,8 +180,8 @@ class Program:
                 self._exchange(batch, tiles)
             if number in steps.compiled:
                 end, segment = steps.compiled[number]
-                made = segment([tiles[entry][place] for entry, place in segment.reads])
-                for (entry, place), tile in zip(segment.makes, made):
+                results = segment([tiles[entry][place] for entry, place in segment.reads])
+                for (entry, place), tile in zip(segment.makes, results):
                     tiles[entry] = {place: tile}
                 for call in steps.calls[number:end]:
                     self._drop(call, tiles)
@@ -205,8 +205,8 @@ class Program:
 
     def _run(self, call: _Call, tiles: Tiles) -> None:
         values = []
-        for entry, wanted, is_zero in call.inputs:
-            value = tiles[entry][wanted]
+        for entry, place, is_zero in call.inputs:
+            value = tiles[entry][place]
             values.append(torch.zeros_like(value) if is_zero else value)
         positional = [filled(each, values) for each in call.positional]
         named = {name: filled(each, values) for name, each in call.named.items()}
@@ -242,26 +242,26 @@ class Program:
 
     def _tasks(self, calls: Sequence[_Call]) -> list[Task]:
         """The moves of a pass: of outputs to their kept placements, and of inputs to calls."""
-        made: dict[Entry, Task] = {}
+        by_output: dict[Entry, Task] = {}
         read: dict[tuple[Entry, Placement], Task] = {}
         ready: dict[Entry, int] = {}
         for k, call in enumerate(calls):
-            for entry, wanted, _ in call.inputs:
-                before = made.get(entry)
+            for entry, place, _ in call.inputs:
+                before = by_output.get(entry)
                 kept = self.placements(entry)
                 if before is not None:
                     before.due = min(before.due, k)
-                if wanted != kept and (entry, wanted) not in read:
-                    task = self._task(entry, kept, wanted, ready.get(entry, -1), k)
+                if place != kept and (entry, place) not in read:
+                    task = self._task(entry, kept, place, ready.get(entry, -1), k)
                     task.after = before
-                    read[entry, wanted] = task
+                    read[entry, place] = task
             for out in call.outputs:
                 ready[out.entry] = k
                 if out.made != out.kept:
                     task = self._task(out.entry, out.made, out.kept, k, len(calls))
                     task.due = k + 1 if task.bytes == 0 else task.due  # a tile takes less
-                    made[out.entry] = task
-        return [*made.values(), *read.values()]
+                    by_output[out.entry] = task
+        return [*by_output.values(), *read.values()]
 
     def _task(
         self, entry: Entry, source: Placement, target: Placement, ready: int, due: int

@@ -43,14 +43,14 @@ def alike(compute: Callable[[], Value], identity: Callable[[Value], str], name: 
         identity: maps equal values to equal texts.
         name: the module's name, for errors.
     """
-    value, error, told = None, None, ""
+    value, error, own_identity = None, None, ""
     try:
         value = compute()
-        told = identity(value)
+        own_identity = identity(value)
     except TofuError as found:
         error = found
     every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, (told, None if error is None else str(error)))
+    dist.all_gather_object(every, (own_identity, None if error is None else str(error)))
     if error is not None:
         raise error
     failed = [(rank, text) for rank, (_, text) in enumerate(every) if text is not None]
@@ -97,11 +97,11 @@ def check_same_call(what: str, kind: str, name: str, device: str) -> None:
         dist.all_gather(every, mine)
     different = [rank for rank, other in enumerate(every) if not torch.equal(other, every[0])]
     if different:
-        told: list[Any] = [None] * len(every)
-        dist.all_gather_object(told, what)
+        calls: list[Any] = [None] * len(every)
+        dist.all_gather_object(calls, what)
         raise PlanError(
-            f"{name}: rank {different[0]} calls it with {told[different[0]]}, rank 0 with "
-            f"{told[0]}; give all ranks the whole batch, in the same mode"
+            f"{name}: rank {different[0]} calls it with {calls[different[0]]}, rank 0 with "
+            f"{calls[0]}; give all ranks the whole batch, in the same mode"
         )
 
 
@@ -116,15 +116,17 @@ def distribute(
     Returns:
         The DTensors by name.
     """
-    made: dict[int, Any] = {}
+    distributed: dict[int, Any] = {}
     dtensors: dict[str, DTensor] = {}
     for name, parameter in model.named_parameters():
         local = _distributed(parameter.detach(), mesh, _placements(placed, name, mesh))
-        made[id(parameter)] = torch.nn.Parameter(local, requires_grad=parameter.requires_grad)
-        dtensors[name] = made[id(parameter)]
+        distributed[id(parameter)] = torch.nn.Parameter(
+            local, requires_grad=parameter.requires_grad
+        )
+        dtensors[name] = distributed[id(parameter)]
     for name, buffer in model.named_buffers():
-        made[id(buffer)] = _distributed(buffer, mesh, _placements(placed, name, mesh))
-        dtensors[name] = made[id(buffer)]
+        distributed[id(buffer)] = _distributed(buffer, mesh, _placements(placed, name, mesh))
+        dtensors[name] = distributed[id(buffer)]
     empty = {id(tensor) for tensor in [*model.parameters(), *model.buffers()] if tensor.is_meta}
     for module in list(model.modules()):
         own = [
@@ -133,7 +135,7 @@ def distribute(
         for group in (module._parameters, module._buffers):
             for name, tensor in group.items():
                 if tensor is not None:
-                    group[name] = made[id(tensor)]
+                    group[name] = distributed[id(tensor)]
         if any(id(tensor) in empty for tensor in own) and hasattr(module, "reset_parameters"):
             module.reset_parameters()
     return dtensors

@@ -85,15 +85,15 @@ class TorchPlan:
     @functools.cached_property
     def placements(self) -> dict[str, dict[str, str]]:
         """Placements of parameters, buffers, inputs and outputs, as DTensor writes them."""
-        found: dict[str, dict[str, str]] = {k: {} for k in _KINDS.values()}
+        by_kind: dict[str, dict[str, str]] = {k: {} for k in _KINDS.values()}
         for variable in self.traced.variables:
             if variable.kind in _KINDS:
                 written = placements_text(self.cuts[Entry(variable.name)])
-                found[_KINDS[variable.kind]][variable.name] = written
+                by_kind[_KINDS[variable.kind]][variable.name] = written
         for k, entry in enumerate(self.traced.outputs):
             if entry is not None:
-                found["outputs"][f"output{k}"] = placements_text(self.cuts[entry])
-        return found
+                by_kind["outputs"][f"output{k}"] = placements_text(self.cuts[entry])
+        return by_kind
 
     def serial(self) -> TorchPlan:
         """The same step on one device."""

@@ -115,9 +115,9 @@ def _check(operator: Operator, row: Row, values: Sequence[Any], report: Report) 
     counts = {}
     for variable in row["splittable"]:
         extent = extent_of(row["vars"][variable]["extent"], ins, outs)
-        found = next((k for k in _PARTS if extent % k == 0), None)
-        if found is not None:
-            counts[variable] = found
+        parts = next((k for k in _PARTS if extent % k == 0), None)
+        if parts is not None:
+            counts[variable] = parts
     splits = [[(v, n)] for v, n in counts.items()]
     splits += [list(pair) for pair in itertools.combinations(counts.items(), 2)]
     splits += [[(v, 2), (v, 2)] for v in counts if _divides(row, v, ins, outs, 4)]

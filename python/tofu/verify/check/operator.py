@@ -175,13 +175,13 @@ class _Checker:
         """Draws more calls that run: the cases with other sizes."""
         draws = max(1, _DRAWS // max(len(self.cases), 1))
         sizes = {"sizes": _MANY} if self.random else {}
-        found = []
+        others = []
         for case in self._some(self.cases, _QUICK_DRAWS) if self.quick else self.cases:
             for _ in range(1 if self.quick else draws):
                 other = drawn(case, self.rng, **sizes)
                 if other is not None and self._check(other, required=False):
-                    found.append(other)
-        return found
+                    others.append(other)
+        return others
 
     def _some(self, calls: Sequence[Case], count: int) -> list[Case]:
         chosen = self.rng.permutation(len(calls))[:count]
@@ -202,8 +202,8 @@ class _Checker:
             run = Run(case, self.seed)
         except (mx.MXNetError, TofuError, ValueError, TypeError) as error:
             if required and isinstance(error, TdlError):
-                told = "\n  ".join(str(error).splitlines())  # what was found, and what is allowed
-                rejected = f"the analysis rejects its description: {told}"
+                lines = "\n  ".join(str(error).splitlines())  # what was found, and what is allowed
+                rejected = f"the analysis rejects its description: {lines}"
                 self.verdict.false.append(self._finding(name, "", rejected))
             elif required:
                 self._skip(name, str(error).strip().splitlines()[-1])

@@ -84,6 +84,6 @@ def _covers(strategy: Way, way: Way, run: Run) -> bool:
     read = [any(d is not None for d in access["dims"]) for access in run.row["inputs"]]
     read += [False] * (len(way.cuts) - len(read))
     return all(
-        found is None or known == found or not is_read
-        for found, known, is_read in zip(way.cuts, strategy.cuts, read)
+        own is None or known == own or not is_read
+        for own, known, is_read in zip(way.cuts, strategy.cuts, read)
     )

@@ -65,11 +65,11 @@ class Way:
         cut = ", ".join(
             f"dimension {d} of input {k}" for k, d in enumerate(self.cuts) if d is not None
         )
-        made = ", ".join(
+        outcomes = ", ".join(
             o.kind + ("" if o.dim is None else f" along {o.dim}") for o in self.outcomes
         )
         halo = f", reading {self.window} further" if self.window else ""
-        return f"{cut}{halo}: {made}"
+        return f"{cut}{halo}: {outcomes}"
 
 
 def find_ways(
@@ -92,14 +92,14 @@ def find_ways(
     known = [(i, w) for i, w in zip(samples, wholes) if w is not None]
     if len(known) < len(samples):
         return []
-    found: list[Way] = []
+    largest: list[Way] = []
     for size in sorted({s for array in samples[0] for s in array.shape if s > 1}):
         choices = list(_cuts(samples[0], size, alone=not together))
         ways = [w for cuts in choices for w in _try(call, known, attrs, cuts)]
         if not ways:
             ways = [w for cuts in choices for w in _windows(call, known, attrs, cuts)]
-        found += [w for w in ways if not any(_within(w, other) for other in ways)]
-    return found
+        largest += [w for w in ways if not any(_within(w, other) for other in ways)]
+    return largest
 
 
 def _within(way: Way, other: Way) -> bool:
@@ -178,14 +178,14 @@ def _outcomes(
         if begin:
             part = [np.zeros_like(a) if k in zeroed else a for k, a in enumerate(part)]
         own = {n: _resized(t, total, end - begin) if n in changed else t for n, t in attrs.items()}
-        made = call(part, own)
-        if made is None:
+        result = call(part, own)
+        if result is None:
             return ()
-        results.append(made)
-    found = tuple(_outcome(w, a, b) for w, a, b in zip(outputs, *results))
-    if None in found or all(o is not None and o.kind == "whole" for o in found):
+        results.append(result)
+    outcomes = tuple(_outcome(w, a, b) for w, a, b in zip(outputs, *results))
+    if None in outcomes or all(o is not None and o.kind == "whole" for o in outcomes):
         return ()
-    return tuple(o for o in found if o is not None)
+    return tuple(o for o in outcomes if o is not None)
 
 
 def _resized(text: str, size: int, part: int) -> str:

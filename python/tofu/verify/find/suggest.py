@@ -61,17 +61,17 @@ def suggestion(
         if not operator.startswith(_CUSTOM):
             return text_of([_found(operator, operator, inputs, attrs, dtype, seed)])
         own = {**attrs, "op_type": operator[len(_CUSTOM) :]}
-        found = _found(operator, "Custom", inputs, own, dtype, seed)
+        forward = _found(operator, "Custom", inputs, own, dtype, seed)
         try:
             call, reads, outputs = gradient_call(own)
         except GraphError as error:
-            return text_of([found], note=f"its gradient is not described: {error}")
-        tensors = [In(shape) for shape in found.outs] + list(inputs)
-        tensors += [In(shape) for shape in found.outs]
+            return text_of([forward], note=f"its gradient is not described: {error}")
+        tensors = [In(shape) for shape in forward.outs] + list(inputs)
+        tensors += [In(shape) for shape in forward.outs]
         read = [tensors[number] for number in reads]
         names = [_name(number, outputs, len(inputs)) for number in reads]
         gradient = _found(f"_backward_{operator}", "Custom", read, call, dtype, seed)
-        return text_of([found, dataclasses.replace(gradient, tensors=tuple(names))])
+        return text_of([forward, dataclasses.replace(gradient, tensors=tuple(names))])
 
 
 def _name(number: int, outputs: int, inputs: int) -> str:

@@ -115,12 +115,12 @@ def _is_whole(ways: Sequence[_Named], found: Found) -> bool:
 
 def _divided(output: int, ways: Sequence[_Named]) -> Mapping[int, str]:
     """The variables of an output's dimensions that are divided."""
-    found: dict[int, str] = {}
+    variables: dict[int, str] = {}
     for named in ways:
         outcome = named.way.outcomes[output]
         if outcome.kind == "concatenate" and outcome.dim is not None:
-            found.setdefault(outcome.dim, named.name)
-    return found
+            variables.setdefault(outcome.dim, named.name)
+    return variables
 
 
 def _output(number: int, found: Found, ways: Sequence[_Named], *, opaque: bool) -> str:

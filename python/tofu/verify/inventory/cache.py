@@ -28,21 +28,21 @@ def cached_inventory() -> list[dict[str, object]]:
     with contextlib.suppress(OSError, ValueError, RecursionError):
         kept = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(kept, dict) and kept.get("sha256") == _digest(kept.get("operators")):
-            operators: list[dict[str, object]] = kept["operators"]
-            return operators
+            known: list[dict[str, object]] = kept["operators"]
+            return known
     from tofu.verify.inventory.inventory import inventory
 
     with stage("analysing all operators of MXNet"):
-        found = [operator.to_document() for operator in inventory()]
+        operators = [operator.to_document() for operator in inventory()]
     with contextlib.suppress(OSError):  # a read-only home directory is no reason to fail
         path.parent.mkdir(parents=True, exist_ok=True)
         for older in path.parent.glob("inventory-*.json"):
             older.unlink()
         new = path.with_suffix(f".{os.getpid()}")
-        document = {"sha256": _digest(found), "operators": found}
+        document = {"sha256": _digest(operators), "operators": operators}
         new.write_text(json.dumps(document), encoding="utf-8")
         new.replace(path)
-    return found
+    return operators
 
 
 def _digest(operators: object) -> str:

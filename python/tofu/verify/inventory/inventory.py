@@ -80,11 +80,11 @@ def operator_of(
         return Operator(name, aliases, INEXPRESSIBLE, False, 0, 0, 0, False, reason)
     calls = [call for case in cases for call in [call_of(case)] if call is not None]
     kinds = [_kind(description, call) for call in calls]
-    found = [(number, kind) for kind in kinds if kind is not None for _, number in [kind]]
-    if not found:
+    counted = [(number, kind) for kind in kinds if kind is not None for _, number in [kind]]
+    if not counted:
         reason = "no call is described" if calls else f"not run: {NOT_RUN.get(name, _NO_CALL)}"
         return Operator(name, aliases, UNRUN, True, 0, 0, 0, False, reason)
-    _, (class_, (strategies, reductions, halos)) = max(found, key=lambda each: each[0])
+    _, (class_, (strategies, reductions, halos)) = max(counted, key=lambda each: each[0])
     verified = recorded().get(name, {}).get("fingerprint") == fingerprint(calls)
     return Operator(name, aliases, class_, True, strategies, reductions, halos, verified, None)
 

@@ -16,17 +16,17 @@ def registered_operators() -> dict[str, list[str]]:
     count = ctypes.c_uint()
     names = ctypes.POINTER(ctypes.c_char_p)()
     check_call(_LIB.NNListAllOpNames(ctypes.byref(count), ctypes.byref(names)))
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for number in range(count.value):
         text = names[number]
         handle, own = ctypes.c_void_p(), ctypes.c_char_p()
         check_call(_LIB.NNGetOpHandle(text, ctypes.byref(handle)))
         check_call(_LIB.MXSymbolGetAtomicSymbolName(handle, ctypes.byref(own)))
-        aliases = found.setdefault((own.value or b"").decode(), [])
+        aliases = by_name.setdefault((own.value or b"").decode(), [])
         if text is not None and text != own.value:
             aliases.append(text.decode())
     return {
         name: sorted(aliases)
-        for name, aliases in sorted(found.items())
+        for name, aliases in sorted(by_name.items())
         if not name.startswith("_tofu_") and name not in RENAMED
     }

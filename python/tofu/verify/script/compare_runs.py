@@ -66,9 +66,9 @@ def compare(single: tuple[Arrays, Arrays], double: tuple[Arrays, Arrays]) -> lis
     return differences
 
 
-def first_fault(found: Sequence[Difference]) -> Difference | None:
+def first_fault(differences: Sequence[Difference]) -> Difference | None:
     """The first tensor that rounding cannot explain."""
-    return next((each for each in found if each.is_fault), None)
+    return next((each for each in differences if each.is_fault), None)
 
 
 def _relative(key: str, whole: Arrays, parted: Arrays) -> float:

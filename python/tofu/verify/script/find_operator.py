@@ -76,21 +76,21 @@ def main() -> None:
     finally:
         PartitionedBlock.run = before  # type: ignore[method-assign]
     disable()
-    found = []
+    documents = []
     for plan, values in graphs.found.values():
         nodes = {node.name: node for node in plan.table.graph.nodes}
         for wrong in wrong_operators(plan, values):
             node = nodes[wrong.node]
             name = described_name(node.op, node.attrs)[0]
             description = description_of(name)
-            found.append(
+            documents.append(
                 {
                     **dataclasses.asdict(wrong), "op": name, "label": readable(wrong.node),
                     "source": "" if description is None else description.location,
                 }
             )  # fmt: skip
     with open(out, "w", encoding="utf-8") as file:
-        json.dump(found, file)
+        json.dump(documents, file)
 
 
 if __name__ == "__main__":

@@ -73,8 +73,8 @@ class Recorder:
             (gluon.nn.Dropout, "hybrid_forward", self._keep_all),
         ]
         before = [(owner, name, getattr(owner, name)) for owner, name, _ in seams]
-        for owner, name, make in seams:
-            setattr(owner, name, make(getattr(owner, name)))
+        for owner, name, replacement in seams:
+            setattr(owner, name, replacement(getattr(owner, name)))
 
         def restore() -> None:
             for owner, name, function in before:
@@ -102,14 +102,14 @@ class Recorder:
                 args = self._converted(block, args)
             self._depth += 1
             try:
-                found = original(block, *args)
+                results = original(block, *args)
             finally:
                 self._depth -= 1
             if outermost and autograd.is_recording():
                 self._calls += 1
-                for number, output in enumerate(_arrays(found)):
+                for number, output in enumerate(_arrays(results)):
                     self._keep("output", f"{block.name}[{number}] call {self._calls}", output)
-            return found
+            return results
 
         return call
 
@@ -130,7 +130,7 @@ class Recorder:
             trained = [p for p in trainer._params if p.grad_req != "null"]
             for parameter in trained:
                 self._keep("gradient", parameter.name, parameter.grad())
-            found = original(trainer, *args, **options)
+            result = original(trainer, *args, **options)
             for parameter in trained:
                 self._keep("weight", parameter.name, parameter.data())
             self.steps = self._step
@@ -141,7 +141,7 @@ class Recorder:
                 self._steps += 1
             if self._step > self._steps:
                 raise _Ended
-            return found
+            return result
 
         return update
 
@@ -195,10 +195,10 @@ def main() -> None:
     with looking(problem=note) if active() is not None else contextlib.nullcontext():
         run_script(recorder, script, args)
     facts = {RANDOM: is_random, OWN: is_own, STEPS: recorder.steps, GRAPHS: recorder.graphs}
-    found = {key: np.array(value) for key, value in facts.items()}
+    arrays = {key: np.array(value) for key, value in facts.items()}
     # Pass a file object: savez would append ".npz" to a name.
     with open(out, "wb") as file:
-        np.savez(file, **found, **recorder.arrays)
+        np.savez(file, **arrays, **recorder.arrays)
 
 
 if __name__ == "__main__":

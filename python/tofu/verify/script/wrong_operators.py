@@ -178,10 +178,10 @@ class _One:
     ) -> tuple[float, str]:
         """The largest relative difference of the parts' outputs, and why they do not run or ""."""
         try:
-            found = self.run(parts, splits, tensors)
+            results = self.run(parts, splits, tensors)
         except (mx.MXNetError, TofuError) as error:
             return math.inf, str(error).strip().splitlines()[-1]
-        return max((_difference(found[i], whole[i]) for i in compared), default=0.0), ""
+        return max((_difference(results[i], whole[i]) for i in compared), default=0.0), ""
 
     def run(self, parts: Sequence[int], splits: Cuts, tensors: list[list[int]]) -> list[Any]:
         """Run the operator on one worker per part and return its outputs."""
@@ -240,9 +240,9 @@ class _One:
         )
 
 
-def _difference(found: Any, whole: Any) -> float:
+def _difference(parts: Any, whole: Any) -> float:
     """The largest difference, relative to the largest value."""
-    one, other = (np.asarray(a, dtype=np.float64) for a in (found, whole))
+    one, other = (np.asarray(a, dtype=np.float64) for a in (parts, whole))
     if one.shape != other.shape or not np.array_equal(np.isfinite(one), np.isfinite(other)):
         return math.inf
     finite = np.isfinite(other)
