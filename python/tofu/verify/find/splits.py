@@ -23,6 +23,8 @@ __all__ = ["Call", "Outcome", "Way", "find_ways", "refusing"]
 
 # Runs the operator; None if it refuses.
 Call = Callable[[Sequence[Array], Mapping[str, str]], Optional[list[Array]]]
+# Inputs, and the outputs for them.
+Sample = tuple[Sequence[Array], list[Array]]
 _REDUCERS: dict[str, Any] = {
     "sum": np.add,
     "max": np.maximum,
@@ -127,7 +129,7 @@ def _cuts(
 
 def _try(
     call: Call,
-    known: Sequence[tuple[Sequence[Array], list[Array]]],
+    known: Sequence[Sample],
     attrs: Mapping[str, str],
     cuts: tuple[Optional[int], ...],
 ) -> Iterator[Way]:
@@ -137,10 +139,10 @@ def _try(
     for zeroed in ((), *((k,) for k in whole)):
         for changed in _changed(attrs, size):
             outcomes = None
-            for inputs, outputs in known:
+            for sample in known:
                 for first in {size - size // 2, max(size // 3, 1)}:
                     sizes = (first, size - first)
-                    now = _outcomes(call, inputs, outputs, attrs, cuts, sizes, zeroed, changed)
+                    now = _outcomes(call, sample, attrs, cuts, sizes, zeroed, changed)
                     outcomes = now if outcomes in (None, now) else ()
                     if not outcomes:
                         break
@@ -159,8 +161,7 @@ def _changed(attrs: Mapping[str, str], size: int) -> list[tuple[str, ...]]:
 
 def _outcomes(
     call: Call,
-    inputs: Sequence[Array],
-    outputs: Sequence[Array],
+    sample: Sample,
     attrs: Mapping[str, str],
     cuts: Sequence[Optional[int]],
     sizes: tuple[int, int],
@@ -168,6 +169,7 @@ def _outcomes(
     changed: Sequence[str],
 ) -> tuple[Outcome, ...]:
     """Outcomes that turn two parts into each output; () if an output has none."""
+    inputs, outputs = sample
     results = []
     total = sum(sizes)
     for begin, end in ((0, sizes[0]), (sizes[0], total)):
@@ -224,7 +226,7 @@ def _equal(one: Array, other: Array) -> bool:
 
 def _windows(
     call: Call,
-    known: Sequence[tuple[Sequence[Array], list[Array]]],
+    known: Sequence[Sample],
     attrs: Mapping[str, str],
     cuts: tuple[Optional[int], ...],
 ) -> Iterator[Way]:
@@ -239,8 +241,8 @@ def _windows(
         half = length - length // 2
         spans = ((0, half), (half, length))
         if all(
-            _is_span(call, i, o, attrs, cuts, dim, (begin, end), (begin, end + reach))
-            for i, o in known
+            _is_span(call, sample, attrs, cuts, dim, (begin, end), (begin, end + reach))
+            for sample in known
             for begin, end in spans
         ):
             yield Way(cuts, tuple(Outcome("concatenate", dim) for _ in outputs), (), reach)
@@ -249,15 +251,15 @@ def _windows(
 
 def _is_span(
     call: Call,
-    inputs: Sequence[Array],
-    outputs: Sequence[Array],
+    sample: Sample,
     attrs: Mapping[str, str],
     cuts: Sequence[Optional[int]],
     dim: int,
-    made: tuple[int, int],
+    written: tuple[int, int],
     read: tuple[int, int],
 ) -> bool:
     """Whether a range of the inputs yields a range of all outputs."""
+    inputs, outputs = sample
     part = [
         a if d is None else np.ascontiguousarray(a.take(range(*read), axis=d))
         for a, d in zip(inputs, cuts)
@@ -266,7 +268,8 @@ def _is_span(
     if results is None:
         return False
     return all(
-        w.ndim > dim and _equal(r, w.take(range(*made), axis=dim)) for r, w in zip(results, outputs)
+        w.ndim > dim and _equal(r, w.take(range(*written), axis=dim))
+        for r, w in zip(results, outputs)
     )
 
 

@@ -17,7 +17,7 @@ from tofu.mx.graphs.custom import gradient_call
 from tofu.verify.calls.probes import values
 from tofu.verify.find.splits import Way, find_ways, refusing
 from tofu.verify.find.writing import Found, text_of
-from tofu.verify.run.node import Array, quiet, run_node, visible_outputs
+from tofu.verify.run.node import Array, NodeCall, quiet, run_node, sorted_attrs, visible_outputs
 
 __all__ = ["parse_input", "suggestion"]
 
@@ -90,7 +90,7 @@ def _found(
     outputs = _outputs(case, name)
 
     def run(arrays: Sequence[Array], given: Mapping[str, str]) -> list[Array]:
-        results = run_node(op, given, arrays, outputs)
+        results = run_node(NodeCall(op, sorted_attrs(given), outputs), arrays)
         return [a for a in results if a is not None]
 
     samples = [

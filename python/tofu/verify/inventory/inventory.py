@@ -22,7 +22,7 @@ from tofu.verify.calls.probes import values
 from tofu.verify.inventory.classes import INEXPRESSIBLE, UNRUN, class_of, counts
 from tofu.verify.inventory.listing import registered_operators
 from tofu.verify.inventory.recorded_results import recorded
-from tofu.verify.run.node import inferred, quiet, run_node
+from tofu.verify.run.node import NodeCall, inferred, quiet, run_node, sorted_attrs
 
 __all__ = ["Call", "Operator", "call_of", "fingerprint", "inventory", "operator_of"]
 
@@ -113,7 +113,8 @@ def _found(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
     try:
         arrays = [values(each, rng, case.dtype) for each in case.inputs]
         with quiet():
-            outs = run_node(op, attrs, arrays, case.outputs, numpy=case.numpy)
+            call = NodeCall(op, sorted_attrs(attrs), case.outputs, numpy=case.numpy)
+            outs = run_node(call, arrays)
     except (mx.MXNetError, ValueError):  # no such call
         return None
     return [a.shape for a in arrays], [o.shape for o in outs if o is not None]

@@ -20,7 +20,15 @@ from tofu.errors import TdlError
 from tofu.lang import lookup
 from tofu.lang.example_calls import Case, In, Shape
 from tofu.verify.calls.probes import values
-from tofu.verify.run.node import Array, Tensor, run_imperatively, run_node
+from tofu.verify.run.node import (
+    Array,
+    Forward,
+    NodeCall,
+    Tensor,
+    run_imperatively,
+    run_node,
+    sorted_attrs,
+)
 
 __all__ = ["MismatchError", "Run", "check_distribution", "check_equal"]
 
@@ -60,8 +68,9 @@ class Run:
     def _backward_inputs(self, arrays: list[Array], rng: np.random.Generator) -> list[Array]:
         case = self.case
         assert case.forward is not None
-        own = self._forward_attrs(case.attrs)
-        outs = run_node(case.forward, own, arrays, case.outputs, numpy=case.numpy)
+        own = sorted_attrs(self._forward_attrs(case.attrs))
+        call = NodeCall(case.forward, own, case.outputs, numpy=case.numpy)
+        outs = run_node(call, arrays)
         result = []
         for read in case.reads:
             kind, number = read[0], int(read[1:])
@@ -103,22 +112,14 @@ class Run:
         if case.imperative or case.in_place:
             gradients = [donor[int(g[1:])] for g in self.grads] if case.forward else []
             return run_imperatively(case, attrs, inputs, gradients)
+        own = sorted_attrs(attrs)
         if case.forward is None:
-            return run_node(case.op, attrs, inputs, case.outputs, numpy=case.numpy)
+            return run_node(NodeCall(case.op, own, case.outputs, numpy=case.numpy), inputs)
         more = self._forward_attrs(attrs, inputs[0].shape if inputs else None)
+        forward = Forward(case.forward, sorted_attrs(more), tuple(donor))
         seen = {int(r[1:]): x for r, x in zip(case.reads, inputs) if case.live and r[0] == "i"}
-        return run_node(
-            case.op,
-            attrs,
-            inputs,
-            len(self.grads),
-            case.hide,
-            case.forward,
-            more,
-            donor,
-            numpy=case.numpy,
-            seen=seen,
-        )
+        call = NodeCall(case.op, own, len(self.grads), case.hide, forward, case.numpy)
+        return run_node(call, inputs, seen)
 
     def extent(self, variable: int) -> int:
         """The extent of a variable of the row."""

@@ -25,11 +25,14 @@ from tofu.mx.graphs import custom
 
 __all__ = [
     "Array",
+    "Forward",
+    "NodeCall",
     "Tensor",
     "inferred",
     "quiet",
     "run_imperatively",
     "run_node",
+    "sorted_attrs",
     "visible_outputs",
 ]
 
@@ -51,45 +54,68 @@ class Tensor:
     dtype: str
 
 
-def run_node(
-    op: str,
-    attrs: Mapping[str, str],
-    inputs: Sequence[Array],
-    outputs: int,
-    hide: tuple[int, ...] = (),
-    forward: Optional[str] = None,
-    forward_attrs: Optional[Mapping[str, str]] = None,
-    donor: Sequence[Tensor] = (),
-    numpy: bool = False,
-    seen: Optional[Mapping[int, Array]] = None,
-) -> list[Optional[Array]]:
-    """Runs one node and returns its outputs; None for hidden ones.
+@dataclass(frozen=True)
+class Forward:
+    """The forward operator of a backward one.
 
-    Args:
+    Attributes:
         op: the operator.
-        attrs: its attributes.
-        inputs: its inputs' values.
+        attrs: its attributes, sorted.
+        donor: its inputs, from which MXNet infers the gradients' shapes.
+    """
+
+    op: str
+    attrs: tuple[tuple[str, str], ...]
+    donor: tuple[Tensor, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeCall:
+    """A call of an operator.
+
+    Attributes:
+        op: the operator.
+        attrs: its attributes, sorted.
         outputs: the number of its outputs.
         hide: outputs that the operator refuses to compute.
-        forward: the forward operator of a backward one.
-        forward_attrs: the forward operator's attributes.
-        donor: the forward operator's inputs, from which MXNet infers the gradients' shapes.
+        forward: the forward operator of a backward one, else None.
         numpy: whether shapes are NumPy's, where () is a number.
+    """
+
+    op: str
+    attrs: tuple[tuple[str, str], ...]
+    outputs: int
+    hide: tuple[int, ...] = ()
+    forward: Optional[Forward] = None
+    numpy: bool = False
+
+
+def sorted_attrs(attrs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Attributes as part of a cache key."""
+    return tuple(sorted(attrs.items()))
+
+
+def run_node(
+    call: NodeCall, inputs: Sequence[Array], seen: Optional[Mapping[int, Array]] = None
+) -> list[Optional[Array]]:
+    """Run one node and return its outputs; None for hidden ones.
+
+    Args:
+        call: the node.
+        inputs: its inputs' values.
         seen: values of some of the donor's inputs; the others are zeros.
     """
     key = tuple(Tensor(a.shape, str(a.dtype)) for a in inputs)
-    more = tuple(sorted((forward_attrs or {}).items()))
-    own = tuple(sorted(attrs.items()))
     try:
-        with mx.util.np_shape(numpy):
-            bound = _bound(op, own, key, outputs, hide, forward, more, tuple(donor), numpy)
-            executor, arrays = bound
+        with mx.util.np_shape(call.numpy):
+            executor, arrays = _bound(call, key)
             for k, array in enumerate(inputs):
                 mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"x{k}"])
             for k, array in (seen or {}).items():
                 mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"f{k}"])
             results = iter(executor.forward(is_train=True))
-            return [None if k in hide else next(results).asnumpy() for k in range(outputs)]
+            visible = (k not in call.hide for k in range(call.outputs))
+            return [next(results).asnumpy() if shows else None for shows in visible]
     except mx.MXNetError:
         _bound.cache_clear()  # its arrays would raise this error again
         raise
@@ -164,35 +190,26 @@ def _operator(name: str) -> ctypes.c_void_p:
 
 
 @functools.lru_cache(maxsize=64)
-def _bound(
-    op: str,
-    attrs: tuple[tuple[str, str], ...],
-    inputs: tuple[Tensor, ...],
-    outputs: int,
-    hide: tuple[int, ...],
-    forward: Optional[str],
-    forward_attrs: tuple[tuple[str, str], ...],
-    donor: tuple[Tensor, ...],
-    numpy: bool,
-) -> tuple[Any, dict[str, Any]]:
+def _bound(call: NodeCall, inputs: tuple[Tensor, ...]) -> tuple[Any, dict[str, Any]]:
     """An executor for one node, together with its forward operator if it needs one."""
     nodes = [_variable(f"x{k}") for k in range(len(inputs))]
     arrays = {f"x{k}": mx.nd.zeros(t.shape, dtype=t.dtype) for k, t in enumerate(inputs)}
     control = []
-    if forward is not None:
-        first = len(nodes)
-        nodes += [_variable(f"f{k}") for k in range(len(donor))]
-        arrays.update({f"f{k}": _blank(t) for k, t in enumerate(donor)})
-        nodes.append(_node(forward, "forward", dict(forward_attrs), range(first, len(nodes))))
+    if call.forward is not None:
+        first, forward = len(nodes), call.forward
+        nodes += [_variable(f"f{k}") for k in range(len(forward.donor))]
+        arrays.update({f"f{k}": _blank(t) for k, t in enumerate(forward.donor)})
+        own = range(first, len(nodes))
+        nodes.append(_node(forward.op, "forward", dict(forward.attrs), own))
         control = [len(nodes) - 1]
-    nodes.append(_node(op, "op", dict(attrs), range(len(inputs))))
+    nodes.append(_node(call.op, "op", dict(call.attrs), range(len(inputs))))
     if control:
         nodes[-1]["control_deps"] = control
     last = len(nodes) - 1
     # The forward operator's output is a head too: some operators do not run otherwise.
-    heads = [[last, k, 0] for k in range(outputs) if k not in hide]
+    heads = [[last, k, 0] for k in range(call.outputs) if k not in call.hide]
     heads += [[k, 0, 0] for k in control]
-    symbol = _symbol(nodes, heads, numpy)
+    symbol = _symbol(nodes, heads, call.numpy)
     auxiliary = set(symbol.list_auxiliary_states())
     named = {n: a for n, a in arrays.items() if n in set(symbol.list_arguments())}
     states = {n: a for n, a in arrays.items() if n in auxiliary}
