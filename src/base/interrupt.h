@@ -1,7 +1,7 @@
 // Lets the caller of a long computation end it, as by Ctrl-C.
 //
 // The computation asks now and then; the caller's check answers by throwing. It is
-// called on the caller's thread only: threads that the computation starts ask in vain.
+// called on the caller's thread only; on threads that the computation starts it never is.
 #ifndef TOFU_BASE_INTERRUPT_H_
 #define TOFU_BASE_INTERRUPT_H_
 

@@ -60,8 +60,8 @@ class RangeMax {
   }
 
   const int size_;
-  std::vector<int64_t> most_;   // at and below a tree node, without what is above
-  std::vector<int64_t> added_;  // to all below
+  std::vector<int64_t> most_;   // maximum of a tree node, without additions above it
+  std::vector<int64_t> added_;  // to the whole range of a tree node
 };
 
 }  // namespace tofu

@@ -1,6 +1,6 @@
 // The objects that Python holds: graph, strategy table, plan, partitioned graph and
 // training step. Their contents stay in C++ from the training graph to the graph that
-// MXNet binds.
+// MXNet binds. Also the functions by which module.cc binds them and everything else.
 #ifndef TOFU_BINDINGS_DOCUMENTS_H_
 #define TOFU_BINDINGS_DOCUMENTS_H_
 
@@ -66,11 +66,15 @@ inline auto OnPass(const PassFunction& function) {
   };
 }
 
-void BindGraph(pybind11::module_* module);     // Graph, Node, StrategyTable
-void BindPlan(pybind11::module_* module);      // Plan, plan, solve_step_problem
-void BindStep(pybind11::module_* module);      // Partitioned, TrainingStep
-void BindMemory(pybind11::module_* module);    // OperatorUses, executor_memory
+void BindGraph(pybind11::module_* module);   // Graph, Node, StrategyTable
+void BindPlan(pybind11::module_* module);    // Plan, plan, solve_step_problem
+void BindStep(pybind11::module_* module);    // Partitioned, TrainingStep
+void BindMemory(pybind11::module_* module);  // OperatorUses, executor_memory
+void BindRecompute(pybind11::module_* module);
 void BindSimulate(pybind11::module_* module);  // Machine, OperatorCalls, simulate
+void BindKernels(pybind11::module_* module);   // the CUDA kernels of MultiFetch
+void BindSolver(pybind11::module_* module);    // the solver of problems with limits
+void BindErrors();                             // C++ errors as Python exceptions
 
 }  // namespace tofu
 

@@ -1,5 +1,6 @@
-#include "bindings/errors.h"
-
+// C++ errors as Python exceptions: UserError becomes tofu.errors.GraphError or
+// PlanError by blame; InternalError and anything unexpected becomes
+// tofu.errors.InternalError. Memory errors and Python's own errors pass unchanged.
 #include <pybind11/pybind11.h>
 
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "bindings/documents.h"
 #include "fetch/multifetch_spec.h"
 #include "kernels/shared_library.h"
 #include "machine/machine.h"

@@ -1,4 +1,4 @@
-// A long computation of C++ that Python has called.
+// Marks a long C++ computation that Python has called.
 #ifndef TOFU_BINDINGS_INTERRUPTIBLE_H_
 #define TOFU_BINDINGS_INTERRUPTIBLE_H_
 

@@ -1,9 +1,10 @@
-#include "bindings/kernels.h"
-
+// The CUDA kernels of MultiFetch for Python, as text and compiled.
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
 
+#include "bindings/documents.h"
 #include "kernels/cuda_compile.h"
 #include "kernels/cuda_generic.h"
 

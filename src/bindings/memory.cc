@@ -15,8 +15,6 @@
 #include "bindings/memory_rules.h"
 #include "fetch/fetch_nodes.h"
 #include "graph/graph.h"
-#include "passes/memory/bound_graph.h"
-#include "passes/memory/executor_memory.h"
 #include "passes/memory/operator_uses.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/schedule/relay_regions.h"
@@ -50,6 +48,20 @@ std::vector<int> WorkersOf(const Graph& graph, int num_workers) {
   return workers;
 }
 
+MemoryTable TableOf(const OperatorUses& uses, const std::vector<Rule>& rules) {
+  MemoryTable table;
+  table.node_rules = uses.node_uses;
+  for (const auto& [pairs, ignored] : rules) {
+    MemoryRule rule;
+    for (const auto& [input, output, identity] : pairs) {
+      rule.pairs.push_back({input, output, identity});
+    }
+    rule.ignored_inputs = ignored;
+    table.rules.push_back(std::move(rule));
+  }
+  return table;
+}
+
 LiveRecord Record(const Graph& graph, const LiveTensor& live) {
   if (live.node < 0) return {"", "", live.output, live.bytes, live.is_head};
   // A fetched region is read through a relay that shares its memory.
@@ -81,21 +93,15 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
   std::vector<std::pair<std::string, int64_t>> moments;
   {
     const Interruptible interruptible;
-    const SharedGraph& graph = uses.graph;
-    const MemoryTable table = TableOf(uses.uses, rules);
-    CheckMemoryTable(table, *graph);
-    ExecutorMemoryOptions options;
-    options.num_workers = workers;
-    options.match_range = match_range;
-    options.search_match_range = search_match_range;
-    options.external_heads.assign(graph->heads.size(), 0);
-    for (int head : external_heads) options.external_heads.at(head) = 1;
-    const BoundGraph bound = OrderAsBound(OutlineOf(*graph), WorkersOf(*graph, workers));
-    memory = PlanExecutorMemory(bound, table, options);
-    for (const LiveTensor& live : memory.peak) peak.push_back(Record(*graph, live));
+    const Graph& graph = *uses.graph;
+    memory =
+        PredictExecutorMemory(uses, OutlineOf(graph), rules,
+                              {workers, match_range, search_match_range, external_heads})
+            .memory;
+    for (const LiveTensor& live : memory.peak) peak.push_back(Record(graph, live));
     for (const LiveMoment& moment : memory.moments) {
       const bool is_copy = moment.node < 0;
-      moments.emplace_back(is_copy ? "" : graph->nodes[moment.node].name, moment.bytes);
+      moments.emplace_back(is_copy ? "" : graph.nodes[moment.node].name, moment.bytes);
     }
   }
   py::dict result;
@@ -110,6 +116,23 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
 }
 
 }  // namespace
+
+MemoryPrediction PredictExecutorMemory(const GraphUses& uses, const Graph& graph,
+                                       const std::vector<Rule>& rules,
+                                       const MemorySettings& settings) {
+  MemoryPrediction prediction;
+  prediction.table = TableOf(uses.uses, rules);
+  CheckMemoryTable(prediction.table, *uses.graph);
+  ExecutorMemoryOptions options;
+  options.num_workers = settings.workers;
+  options.match_range = settings.match_range;
+  options.search_match_range = settings.search_match_range;
+  options.external_heads.assign(graph.heads.size(), 0);
+  for (int head : settings.external_heads) options.external_heads.at(head) = 1;
+  prediction.bound = OrderAsBound(graph, WorkersOf(*uses.graph, settings.workers));
+  prediction.memory = PlanExecutorMemory(prediction.bound, prediction.table, options);
+  return prediction;
+}
 
 void BindMemory(py::module_* module) {
   py::class_<GraphUses>(*module, "OperatorUses",

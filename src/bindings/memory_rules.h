@@ -1,5 +1,5 @@
-// The ways in which a graph calls its operators, and what these do in place, as Python
-// gives them.
+// Predicts an executor's memory from the in-place rules that Python passes: one for each
+// way in which a graph calls its operators.
 #ifndef TOFU_BINDINGS_MEMORY_RULES_H_
 #define TOFU_BINDINGS_MEMORY_RULES_H_
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bindings/documents.h"
+#include "passes/memory/bound_graph.h"
 #include "passes/memory/executor_memory.h"
 #include "passes/memory/operator_uses.h"
 
@@ -21,19 +22,25 @@ struct GraphUses {
 // One rule per way: pairs (input, output, identity), and ignored inputs.
 using Rule = std::pair<std::vector<std::tuple<int, int, bool>>, std::vector<int>>;
 
-inline MemoryTable TableOf(const OperatorUses& uses, const std::vector<Rule>& rules) {
+// The planner's settings (passes/memory/executor_memory.h).
+struct MemorySettings {
+  int workers = 1;
+  int match_range = 16;
+  bool search_match_range = false;
+  std::vector<int> external_heads;  // numbers of heads
+};
+
+struct MemoryPrediction {
   MemoryTable table;
-  table.node_rules = uses.node_uses;
-  for (const auto& [pairs, ignored] : rules) {
-    MemoryRule rule;
-    for (const auto& [input, output, identity] : pairs) {
-      rule.pairs.push_back({input, output, identity});
-    }
-    rule.ignored_inputs = ignored;
-    table.rules.push_back(std::move(rule));
-  }
-  return table;
-}
+  BoundGraph bound;
+  ExecutorMemory memory;
+};
+
+// `graph`: that of `uses`, or its outline. A graph without context groups belongs to
+// worker 0 alone.
+MemoryPrediction PredictExecutorMemory(const GraphUses& uses, const Graph& graph,
+                                       const std::vector<Rule>& rules,
+                                       const MemorySettings& settings);
 
 }  // namespace tofu
 

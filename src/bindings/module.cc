@@ -2,10 +2,6 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/documents.h"
-#include "bindings/errors.h"
-#include "bindings/kernels.h"
-#include "bindings/recompute.h"
-#include "bindings/solver.h"
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The graph passes in C++, and the CUDA kernels of a fetch.";

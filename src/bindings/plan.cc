@@ -88,25 +88,25 @@ py::dict SearchFrontier(const std::shared_ptr<GraphTable>& table, int workers,
       CommonOptions(workers, pins, mode, parts, time_limit_s, {objective, time.get()});
   options.allow_replication = true;
   options.tie_updates = tie_updates;
-  PlanFrontier found;
+  PlanFrontier frontier;
   {
     const Interruptible interruptible;
-    found = MakeFrontier(*table->graph, table->table, options, searches,
-                         on_progress ? OnProgress(*on_progress) : nullptr);
+    frontier = MakeFrontier(*table->graph, table->table, options, searches,
+                            on_progress ? OnProgress(*on_progress) : nullptr);
   }
   std::vector<SharedPlan> plans;
-  for (Plan& plan : found.plans) {
+  for (Plan& plan : frontier.plans) {
     plans.push_back(std::make_shared<TablePlan>(TablePlan{table, std::move(plan)}));
   }
-  return py::dict(py::arg("plans") = plans, py::arg("tile_bytes") = found.tile_bytes,
-                  py::arg("complete") = found.is_complete);
+  return py::dict(py::arg("plans") = plans, py::arg("tile_bytes") = frontier.tile_bytes,
+                  py::arg("complete") = frontier.is_complete);
 }
 
 std::string ToJson(const TablePlan& plan) {
   return WritePlan(plan.plan, plan.graph(), plan.strategies());
 }
 
-// Of the fullest worker, by kind.
+// Bytes of the fullest worker, by kind.
 py::dict EstimatedMemory(const TablePlan& plan) {
   WorkerBytes bytes;
   {
@@ -131,10 +131,10 @@ std::vector<int> CutsOf(const TablePlan& plan, const std::string& tensor) {
 SharedPlan WithPrediction(const TablePlan& plan, const TimeModel& model) {
   TablePlan predicted = plan;
   const int64_t bound = plan.plan.predicted ? plan.plan.predicted->lower_bound_ns : -1;
-  Prediction found = PredictTime(plan.graph(), plan.strategies(), plan.plan, model);
-  predicted.plan.predicted = std::move(found.time);
-  predicted.plan.routes = std::move(found.routes);
-  predicted.plan.output_routes = std::move(found.output_routes);
+  Prediction prediction = PredictTime(plan.graph(), plan.strategies(), plan.plan, model);
+  predicted.plan.predicted = std::move(prediction.time);
+  predicted.plan.routes = std::move(prediction.routes);
+  predicted.plan.output_routes = std::move(prediction.output_routes);
   predicted.plan.predicted->lower_bound_ns = bound;
   return std::make_shared<TablePlan>(std::move(predicted));
 }
@@ -167,7 +167,7 @@ bool IsIndivisible(const TablePlan& plan, int entry) {
   return false;
 }
 
-// Bytes of such tensors by the name of their node.
+// Bytes of indivisible tensors by the name of their node.
 std::map<std::string, int64_t> IndivisibleBytes(const TablePlan& plan) {
   const Graph& graph = plan.graph();
   std::map<std::string, int64_t> bytes;
@@ -182,7 +182,7 @@ std::map<std::string, int64_t> IndivisibleBytes(const TablePlan& plan) {
   return bytes;
 }
 
-// Of the fullest worker, an estimate.
+// An estimate of the bytes of the fullest worker.
 int64_t MemoryBytes(const TablePlan& plan) {
   return EstimateMemory(plan.graph(), plan.strategies(), plan.plan).total();
 }
@@ -270,7 +270,7 @@ void BindPlanClass(py::module_* module) {
       .def_property_readonly("num_operators", &NumOperators)
       .def_property_readonly(
           "update_bytes", &UpdateBytes,
-          "What updates communicate, outside of the partitioned graph.")
+          "Bytes that updates communicate, outside of the partitioned graph.")
       .def_property_readonly("memory_bytes", &MemoryBytes);
 }
 

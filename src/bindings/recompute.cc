@@ -1,5 +1,5 @@
 // Recomputation of activations, for Python.
-#include "bindings/recompute.h"
+#include "passes/recompute/recompute.h"
 
 #include <pybind11/stl.h>
 
@@ -11,7 +11,6 @@
 #include "bindings/documents.h"
 #include "graph/draws.h"
 #include "graph/repeats.h"
-#include "passes/recompute/recompute.h"
 
 namespace py = pybind11;
 

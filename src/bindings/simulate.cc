@@ -11,7 +11,6 @@
 #include "bindings/documents.h"
 #include "bindings/memory_rules.h"
 #include "machine/machine.h"
-#include "passes/partition/partitioned.h"
 #include "passes/search/time_cost.h"
 #include "passes/simulate/operator_calls.h"
 
@@ -38,10 +37,10 @@ std::vector<Work> Works(const std::vector<WorkRecord>& records) {
 
 std::shared_ptr<TimeModel> MakeTimeModel(const Machine& machine, const GraphCalls& calls,
                                          const std::vector<WorkRecord>& works) {
-  const std::vector<Work> of_calls = Works(works);
+  const std::vector<Work> call_works = Works(works);
   auto model = std::make_shared<TimeModel>(TimeModel{machine, {}});
   for (int call : calls.calls.node_calls) {
-    model->works.push_back(call < 0 ? Work{} : of_calls.at(call));
+    model->works.push_back(call < 0 ? Work{} : call_works.at(call));
   }
   return model;
 }
@@ -114,22 +113,14 @@ py::dict RunSimulation(const GraphUses& uses, const std::vector<Rule>& rules,
                        bool search_match_range, const std::vector<int>& external_heads,
                        int moments) {
   Simulation simulation;
-  BoundGraph bound;
+  MemoryPrediction prediction;
   {
     const py::gil_scoped_release unlock;
-    const Graph& graph = *uses.graph;
-    const MemoryTable table = TableOf(uses.uses, rules);
-    CheckMemoryTable(table, graph);
-    ExecutorMemoryOptions options;
-    options.num_workers = workers;
-    options.match_range = match_range;
-    options.search_match_range = search_match_range;
-    options.external_heads.assign(graph.heads.size(), 0);
-    for (int head : external_heads) options.external_heads.at(head) = 1;
-    bound = OrderAsBound(graph, NodeWorkers(graph, workers));
-    const ExecutorMemory memory = PlanExecutorMemory(bound, table, options);
-    simulation =
-        Simulate(bound, table, memory, calls.calls, Works(works), machine, moments);
+    prediction =
+        PredictExecutorMemory(uses, *uses.graph, rules,
+                              {workers, match_range, search_match_range, external_heads});
+    simulation = Simulate(prediction.bound, prediction.table, prediction.memory,
+                          calls.calls, Works(works), machine, moments);
   }
   py::dict result;
   result["step_seconds"] = simulation.execution.step_s;
@@ -137,7 +128,7 @@ py::dict RunSimulation(const GraphUses& uses, const std::vector<Rule>& rules,
   result["operations"] = simulation.operations.operations.size();
   result["workers"] = WorkerRecords(simulation);
   result["links"] = LinkRecords(simulation, machine);
-  result["critical_path"] = PathRecord(simulation, bound);
+  result["critical_path"] = PathRecord(simulation, prediction.bound);
   return result;
 }
 

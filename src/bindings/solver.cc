@@ -1,5 +1,4 @@
-#include "bindings/solver.h"
-
+// The solver of problems with memory limits, and its progress reports, for Python.
 #include <pybind11/stl.h>
 
 #include <chrono>
@@ -8,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "bindings/documents.h"
 #include "solver/least_limit.h"
 #include "solver/read_problem.h"
 #include "solver/solve.h"

@@ -1,5 +1,5 @@
-// Operators that run once in a step, whatever runs again: what draws random numbers, what
-// nobody described, and what their attribute says, because only its result is kept.
+// Operators that run once in a step, even if others run again: those that draw random
+// numbers or have no description, and those whose attribute says so.
 #ifndef TOFU_GRAPH_DRAWS_H_
 #define TOFU_GRAPH_DRAWS_H_
 
@@ -10,7 +10,7 @@ namespace tofu {
 
 constexpr char kOnceAttr[] = "__tofu_once__";
 
-// `row`: the operator's; null: it has none.
+// `row`: the operator's row; null if it has no description.
 inline bool RunsOnce(const Node& node, const StrategyRow* row) {
   return row == nullptr || row->random || node.attrs.count(kOnceAttr) > 0;
 }

@@ -66,7 +66,7 @@ class Scheduler {
   }
 
   // After `node`, takes every ready node that needs hardly any memory. Only nodes that
-  // read what `node` wrote, or the same inputs, can have become one.
+  // read an output or an input of `node` can have become one.
   void TakeFreeing(int node) {
     std::vector<int> candidates = Neighbours(node);
     while (!candidates.empty()) {
@@ -97,7 +97,7 @@ class Scheduler {
     if (graph_.nodes[node].is_variable() || IsRepeat(graph_.nodes[node])) return false;
     int64_t bytes = 0;
     for (int entry : inputs_[node]) {
-      if (unread_[entry] == 1 && !of_variable(entry)) bytes += Bytes(entry);
+      if (unread_[entry] == 1 && !IsOfVariable(entry)) bytes += Bytes(entry);
     }
     const int first = graph_.first_entry[node];
     for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) bytes -= Bytes(first + i);
@@ -105,7 +105,7 @@ class Scheduler {
   }
 
   // Variables stay where they are, read or not.
-  bool of_variable(int entry) const {
+  bool IsOfVariable(int entry) const {
     const auto after =
         std::upper_bound(graph_.first_entry.begin(), graph_.first_entry.end(), entry);
     return graph_.nodes[after - graph_.first_entry.begin() - 1].is_variable();

@@ -25,7 +25,7 @@ enum class PlanStatus {
   kFeasible,      // valid, at most total_bytes - lower_bound_bytes from the optimum
 };
 
-// What a search minimised, if not bytes (passes/search/cost_model.h).
+// The objective of a search, if not bytes (passes/search/cost_model.h).
 struct PlanObjective {
   std::string name;
   std::string unit;
@@ -38,24 +38,24 @@ struct PlanObjective {
 struct PredictedTime {
   struct Link {
     std::string name;
-    int64_t bytes = 0;  // of all workers, that cross this level of links
+    int64_t bytes = 0;  // that all workers send over this level of links
   };
 
   std::string machine;
   int64_t step_ns = 0;
   int64_t compute_ns = 0;
   int64_t fetch_ns = 0;
-  int64_t hidden_ns = 0;  // of these, by computation
+  int64_t hidden_ns = 0;  // the part of fetch_ns during computation
   int64_t host_ns = 0;
   // No plan of these steps takes less; -1: unknown, because bytes were the objective.
   int64_t lower_bound_ns = -1;
   std::vector<Link> links;  // by level, innermost first
-  // Of these, by which routes exceed direct fetches; negative where sums move less.
+  // Bytes by which routes exceed direct fetches; negative if their sums move fewer.
   int64_t relayed_bytes = 0;
 };
 
-// How workers bring together an input that several of them need, where they do not fetch
-// it directly (passes/search/routes.h).
+// The route by which workers assemble an input that several of them need, instead of
+// fetching it directly (passes/search/routes.h).
 struct Route {
   int node = 0;
   int input = 0;
@@ -66,13 +66,13 @@ struct Route {
   }
 };
 
-// How workers make the tiles of an output that other hosts have made parts or terms of,
-// where they do not fetch these directly.
+// The route by which workers make the tiles of an output from parts or terms of other
+// hosts, instead of fetching these directly.
 struct OutputRoute {
   int node = 0;
   int output = 0;
-  // Of a sum: pieces of what each worker has made, with the terms of the stop's steps
-  // added up.
+  // For a sum: pieces of each worker's result, with the terms of the stop's steps added
+  // up.
   std::vector<TileSplits> partial;
   // Pieces of each worker's tile, with all terms added up.
   std::vector<TileSplits> stops;
@@ -93,7 +93,7 @@ struct Plan {
   PlanStatus status = PlanStatus::kFeasible;
   std::string mode = "tofu";  // of the search (modes.h)
   double search_seconds = 0;
-  std::optional<PlanObjective> objective;  // nothing: bytes
+  std::optional<PlanObjective> objective;  // none: bytes
   std::optional<PredictedTime> predicted;
   std::vector<Route> routes;               // by node and input; only for a machine
   std::vector<OutputRoute> output_routes;  // by node and output; likewise
@@ -108,7 +108,7 @@ struct Plan {
     for (int64_t b : step_bytes) sum += b;
     return sum;
   }
-  // What the search minimised, and its bound.
+  // The cost that the search minimised, and its bound.
   int64_t cost() const { return objective ? objective->cost : total_bytes(); }
   int64_t lower_bound() const {
     return objective ? objective->lower_bound : lower_bound_bytes;

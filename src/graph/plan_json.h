@@ -1,6 +1,6 @@
 // Parts that JSON documents about plans (plan.h, explain.h) have in common.
 //
-// Errors: UserError with the document's blame for what does not fit the graph.
+// Errors: UserError with the document's blame for values that do not fit the graph.
 #ifndef TOFU_GRAPH_PLAN_JSON_H_
 #define TOFU_GRAPH_PLAN_JSON_H_
 

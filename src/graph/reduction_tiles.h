@@ -1,4 +1,4 @@
-// How workers that need the same reduced tile share the reduction: each reduces a piece
+// Shares a reduction among workers that need the same reduced tile: each reduces a piece
 // of the tile, and all gather the pieces.
 //
 // If k workers hold terms of a tile of S bytes, and all of them need the tile, each

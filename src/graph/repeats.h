@@ -1,4 +1,4 @@
-// Operators that run again in the backward pass what others computed in the forward pass
+// Operators that repeat operators of the forward pass in the backward pass
 // (recompute.h): their attribute names the node that they repeat, which in a training
 // graph is their control_deps[0].
 #ifndef TOFU_GRAPH_REPEATS_H_

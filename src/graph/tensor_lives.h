@@ -1,5 +1,5 @@
-// When the tensors of a training graph are alive while its operators run in
-// memory_order.h's order, as in the partitioned graph.
+// The lives of a training graph's tensors while its operators run in memory_order.h's
+// order, as in the partitioned graph.
 //
 // A tensor is alive from its operator to its last reader, and dies with its own operator
 // if none reads it. Parameters, auxiliary and optimizer states, inputs, gradients and

@@ -72,8 +72,8 @@ class Coalescer {
                        [&](NodeEntry input) { return graph_.entry_id(input) == entry; });
   }
 
-  // What an update reads that is cut as it is split, whatever its weight is: a state, or
-  // the gradient. -1: nothing.
+  // The tensor that an update reads and that is cut like the update, not like its weight:
+  // a state, or the gradient. -1: none.
   int OwnTensor(int node, const std::string& weight) const {
     for (NodeEntry input : graph_.nodes[node].inputs) {
       const std::string role = VariableRole(graph_.nodes[input.node]);
@@ -121,21 +121,21 @@ class Coalescer {
     for (size_t i = 0; i < graph_.head_roles.size(); ++i) {
       const std::string& role = graph_.head_roles[i];
       const int entry = graph_.entry_id(graph_.heads[i]);
-      const std::string of_gradient = RoleTarget(role, "gradient:");
-      if (options_.updates != UpdateTies::kNone || !tie_apart(of_gradient, entry)) {
-        tie(of_gradient, entry, true);
+      const std::string weight = RoleTarget(role, "gradient:");
+      if (options_.updates != UpdateTies::kNone || !tie_apart(weight, entry)) {
+        tie(weight, entry, true);
       }
       tie(RoleTarget(role, "update:"), entry, false);
       tie(RoleTarget(role, "aux:"), entry, false);
     }
     for (const auto& [name, entry] : variables_) {
-      const std::string of_state =
+      const std::string weight =
           RoleTarget(VariableRole(graph_.nodes[EntryNode(entry)]), "state:");
-      if (!tie_apart(of_state, entry)) tie(of_state, entry, false);
+      if (!tie_apart(weight, entry)) tie(weight, entry, false);
     }
   }
 
-  // What is computed again is cut as it was the first time.
+  // The second run of an operator is cut like the first.
   void MergeRepeats() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
       const Node& n = graph_.nodes[node];

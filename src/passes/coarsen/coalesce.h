@@ -12,8 +12,8 @@
 //                the update is split like them;
 //             3. unrolled timesteps, found by structure (timesteps.h), share
 //                classes: corresponding tensors and operators are merged;
-//             4. what is computed again in the backward pass (recompute.h) shares the
-//                classes of what it repeats.
+//             4. an operator that runs again in the backward pass (recompute.h) shares
+//                the classes of the one that it repeats.
 // Invariants: all tensors of a class have one shape; all operators of a class
 //             have one row, one shape and dtype at each slot, and tensors of the
 //             same classes, and therefore equal costs.
@@ -50,7 +50,7 @@ struct OpClass {
   // Cut like the tensors of the class `follows`, without a decision of its own. Only an
   // update may have tensors of other classes.
   bool elementwise = false;
-  std::vector<OpSlot> slots;  // those that can cost anything
+  std::vector<OpSlot> slots;  // slots that can cost anything
   int follows = -1;           // a tensor class; -1: none
 
   bool HasOtherTensors() const {
@@ -78,7 +78,7 @@ struct CoarseGraph {
   std::vector<int> op_class;      // [node], -1 for variables
 };
 
-// What is cut like a parameter that is updated element by element.
+// The tensors that are cut like a parameter that is updated element by element.
 enum class UpdateTies {
   kAll,       // its gradient and its optimizer state
   kGradient,  // its gradient; the state has a class of its own

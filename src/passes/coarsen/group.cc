@@ -11,20 +11,20 @@
 namespace tofu {
 namespace {
 
-// Marks the ancestors of the heads that `wanted` accepts, by inputs only.
+// Marks the ancestors of the heads whose roles `accepts` takes, by inputs only.
 template <typename Predicate>
-std::vector<bool> Ancestors(const Graph& graph, Predicate wanted) {
-  std::vector<bool> found(graph.nodes.size(), false);
+std::vector<bool> Ancestors(const Graph& graph, Predicate accepts) {
+  std::vector<bool> is_ancestor(graph.nodes.size(), false);
   for (size_t i = 0; i < graph.heads.size(); ++i) {
-    if (wanted(graph.head_roles.empty() ? "output" : graph.head_roles[i])) {
-      found[graph.heads[i].node] = true;
+    if (accepts(graph.head_roles.empty() ? "output" : graph.head_roles[i])) {
+      is_ancestor[graph.heads[i].node] = true;
     }
   }
   for (int node = graph.num_nodes() - 1; node >= 0; --node) {
-    if (!found[node]) continue;
-    for (NodeEntry input : graph.nodes[node].inputs) found[input.node] = true;
+    if (!is_ancestor[node]) continue;
+    for (NodeEntry input : graph.nodes[node].inputs) is_ancestor[input.node] = true;
   }
-  return found;
+  return is_ancestor;
 }
 
 class Grouper {
@@ -111,7 +111,7 @@ class Grouper {
     }
   }
 
-  // Backward operators that name no forward operator: first those that continue a
+  // Claims backward operators that name no forward operator: first those that continue a
   // group, then, from the end, those that only feed one (such as a tensor of zeros).
   void ClaimByStructure() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {

@@ -131,28 +131,31 @@ class Aligner {
 
   void AlignConsumers(int a, int b) {
     for (int i = 0; i < graph_.nodes[a].num_outputs; ++i) {
-      const std::map<Place, int> of_a = ByPlace(graph_.entry_id({a, i}));
-      const std::map<Place, int> of_b = ByPlace(graph_.entry_id({b, i}));
-      for (const auto& [place, node] : of_a) {
-        const auto it = of_b.find(place);
-        if (it != of_b.end() && node >= 0 && it->second >= 0) TryMerge(node, it->second);
+      const std::map<Place, int> readers_a = ByPlace(graph_.entry_id({a, i}));
+      const std::map<Place, int> readers_b = ByPlace(graph_.entry_id({b, i}));
+      for (const auto& [place, node] : readers_a) {
+        const auto it = readers_b.find(place);
+        if (it != readers_b.end() && node >= 0 && it->second >= 0)
+          TryMerge(node, it->second);
       }
     }
   }
 
   // Backward operators of forward operator `node` by signature, in order.
   std::map<int, std::vector<int>> BackwardOf(int node) const {
-    std::map<int, std::vector<int>> found;
-    for (int backward : backward_[node]) found[signatures_[backward]].push_back(backward);
-    return found;
+    std::map<int, std::vector<int>> by_signature;
+    for (int backward : backward_[node]) {
+      by_signature[signatures_[backward]].push_back(backward);
+    }
+    return by_signature;
   }
 
   void AlignBackward(int a, int b) {
-    const std::map<int, std::vector<int>> of_a = BackwardOf(a);
-    const std::map<int, std::vector<int>> of_b = BackwardOf(b);
-    for (const auto& [signature, nodes] : of_a) {
-      const auto it = of_b.find(signature);
-      if (it == of_b.end() || it->second.size() != nodes.size()) continue;
+    const std::map<int, std::vector<int>> backward_a = BackwardOf(a);
+    const std::map<int, std::vector<int>> backward_b = BackwardOf(b);
+    for (const auto& [signature, nodes] : backward_a) {
+      const auto it = backward_b.find(signature);
+      if (it == backward_b.end() || it->second.size() != nodes.size()) continue;
       for (size_t i = 0; i < nodes.size(); ++i) TryMerge(nodes[i], it->second[i]);
     }
   }

@@ -31,8 +31,8 @@ struct BoundGraph {
 
 BoundGraph OrderAsBound(const Graph& graph, const std::vector<int>& workers);
 
-// What the order and the sizes of a graph's tensors depend on, without most attributes
-// and names. Much less to copy.
+// A copy with all that the order and the sizes of tensors depend on, without most
+// attributes and names: much less to copy.
 Graph OutlineOf(const Graph& graph);
 
 }  // namespace tofu

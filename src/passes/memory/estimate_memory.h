@@ -3,6 +3,12 @@
 // needed, all other tiles that are alive, and the buffers, including fetched regions,
 // of the operator that runs then.
 //
+// The limit of a search (search/memory_limit.h) shares the lives of tensors
+// (tensor_lives.h) with this estimate, and no more. It must be a sum of terms that each
+// depend on the cut of one class, for plans that are not complete; a buffer depends on
+// two decisions, and an operator's overwriting here on the tiles of two tensors. Counting
+// by one rule would loosen the limit or change the bytes that people read.
+//
 // Input:      a training graph, its table and a plan; operators run in
 //             memory_order.h's order, as in the partitioned graph.
 // Output:     bytes of the worker that needs most, as far as the workers differ.
@@ -26,8 +32,8 @@
 
 namespace tofu {
 
-// The memory of a worker, by kind. Parameters include
-// auxiliary states; activations and fetch buffers are those alive at the peak.
+// The memory of a worker, by kind. Parameters include auxiliary states; activations and
+// fetch buffers are those alive at the peak.
 struct WorkerBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;

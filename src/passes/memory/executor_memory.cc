@@ -47,7 +47,8 @@ class Planner {
     return memory;
   }
 
-  // What is alive over time on the worker that needs most. Call it instead of Run.
+  // Records the tensors alive over time on the worker that needs most. Call it instead of
+  // Run.
   void Trace(ExecutorMemory* found) {
     const auto& needed = found->live_per_worker;
     const auto most = std::max_element(needed.begin(), needed.end());
@@ -111,14 +112,14 @@ class Planner {
     const MemoryRule& rule = Rule(node);
     const Node& n = graph_.nodes[node];
     TakeOver(node, rule);
-    std::vector<std::pair<int64_t, int>> wanted;  // size, entry
+    std::vector<std::pair<int64_t, int>> outputs;  // size, entry, without a block
     for (int i = 0; i < n.num_outputs; ++i) {
       const int entry = graph_.entry_id({node, i});
-      if (block_of_[entry] == kNone) wanted.emplace_back(Elements(entry), entry);
+      if (block_of_[entry] == kNone) outputs.emplace_back(Elements(entry), entry);
     }
-    std::stable_sort(wanted.begin(), wanted.end(),
+    std::stable_sort(outputs.begin(), outputs.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (auto it = wanted.rbegin(); it != wanted.rend(); ++it) {
+    for (auto it = outputs.rbegin(); it != outputs.rend(); ++it) {
       Request(bound_.workers[node], it->second);
     }
     if (bound_.workers[node] == stop_worker_) {

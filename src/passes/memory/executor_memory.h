@@ -1,4 +1,4 @@
-// Predicts what an executor allocates for a graph, without allocating anything, by
+// Predicts the memory that an executor allocates for a graph, without allocating any, by
 // following the framework's memory planner step by step (python/tofu/mx/memory).
 //
 // The planner visits nodes in order. An output takes over the block of an input that
@@ -13,9 +13,9 @@
 // tensors of a block really need.
 //
 // Input:      a graph in the executor's order, the worker of each node
-//             (bound_graph.h) and what its operators do in place. Variables are
+//             (bound_graph.h) and the in-place rules of its operators. Variables are
 //             the caller's arrays and do not count.
-// Output:     bytes per worker; for the one that needs most, what is alive over time.
+// Output:     bytes per worker; for the one that needs most, the tensors alive over time.
 // Errors:     none; CheckMemoryTable checks whether a table fits.
 // Position:   last: it changes nothing.
 // Complexity: O(N log N + E) for one match range, N nodes and E edges.
@@ -76,7 +76,7 @@ struct LiveMoment {
 
 struct ExecutorMemory {
   int match_range = 0;
-  int64_t planned_bytes = 0;              // what debug_str() prints, all workers
+  int64_t planned_bytes = 0;              // of all workers, as debug_str() prints it
   std::vector<int64_t> bytes_per_worker;  // allocated
   std::vector<int64_t> live_per_worker;   // the most that is alive at one moment
   int peak_worker = 0;                    // the one that needs most

@@ -1,5 +1,5 @@
 // Finds the different ways in which a graph calls its operators: thousands of nodes
-// use a few hundred, and only these must be probed for what they do in place.
+// use a few hundred, and only these must be probed for their in-place rules.
 //
 // Input:      a graph with shapes and dtypes, its nodes placed on workers.
 // Output:     nodes with the same operator, attributes and number of inputs call it in

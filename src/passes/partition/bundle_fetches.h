@@ -1,5 +1,5 @@
-// Joins what workers do together anyway: the fetches of a worker whose regions the same
-// nodes read, and the publications of a worker that the same fetches read.
+// Joins nodes of a worker that wait for each other anyway: fetches whose regions the same
+// nodes read, and publications that the same fetches read.
 //
 // An operator whose inputs all come from other workers then needs one fetch, and an
 // owner publishes all tiles that this fetch reads at once. Nothing runs later than

@@ -58,15 +58,15 @@ class FetchEmitter {
   std::vector<RootFetches> PlanRoots(const std::vector<FetchSpec>& specs,
                                      const FetchPlanner& planner, int dtype) const;
 
-  // The regions that workers read from roots, in place of what they fetch by `replaced`;
-  // the regions may be on their roots.
+  // The regions that workers read from roots, in place of the fetches `replaced`; the
+  // regions may be on their roots.
   Regions EmitRoots(const std::vector<RootFetches>& roots,
                     const std::vector<FetchSpec>& replaced,
                     const std::vector<NodeEntry>& entries, int dtype,
                     const std::string& name);
 
   // The regions that all workers assemble by these moves (plan_route.h), [move][worker],
-  // in place of what they fetch by `replaced`.
+  // in place of the fetches `replaced`.
   Regions EmitMoves(const std::vector<std::vector<FetchSpec>>& moves,
                     const std::vector<FetchSpec>& replaced,
                     const std::vector<NodeEntry>& entries, int dtype,

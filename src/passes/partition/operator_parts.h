@@ -37,14 +37,14 @@ struct OperatorPart {
   std::map<std::string, std::string> attrs;  // tofu's own removed, sizes rewritten
 };
 
-// How an output's parts combine: workers whose digits at `steps` differ hold
-// different terms of the reduction.
+// The reduction of an output's parts: workers whose digits at `steps` differ hold
+// different terms.
 struct OutputReduction {
   std::vector<int> steps;
   Reducer reduce = Reducer::kSum;
 };
 
-// One per worker.
+// Returns one part per worker.
 std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable& table,
                                         const Plan& plan, int node);
 

@@ -55,7 +55,7 @@ struct PartitionOptions {
   // Share equal fetches (share_fetches.h), and make constants where they are read
   // (constants.h); only with MultiFetch.
   bool share = true;
-  // What MultiFetch reads of other workers; kCopies if any workers are apart.
+  // How MultiFetch reaches other workers' tiles; kCopies if any workers are apart.
   Crossing crossing = Crossing::kPlainTiles;
   // Where the executor copies what crosses workers, regions up to this size are fetched
   // with stock operators, through a root where that makes fewer copies (root_fetches.h).
@@ -63,7 +63,7 @@ struct PartitionOptions {
   // Pairs (reader, owner) of workers whose devices do not reach each other: fetches
   // between them use stock operators.
   std::set<std::pair<int, int>> apart = {};
-  // By how much a worker's peak may grow for regions that it keeps instead of fetching
+  // Bytes by which a worker's peak may grow for regions that it keeps instead of fetching
   // them again; then also from forward to backward. Only with `share`.
   int64_t spare_bytes = 0;
 };

@@ -47,8 +47,8 @@ struct Partitioned {
   std::vector<PartitionedVariable> variables;
   std::vector<PartitionedHead> heads;
   std::vector<int64_t> fetched_bytes_per_worker;
-  // Bytes that shared fetches save, and those that fetches through roots add. Fetched
-  // and shared bytes without the latter are the plan's.
+  // Bytes that shared fetches save, and bytes that fetches through roots add. Fetched and
+  // shared bytes, less relayed ones, are the plan's.
   int64_t shared_bytes = 0;
   int64_t relayed_bytes = 0;
 };

@@ -11,8 +11,8 @@
 namespace tofu {
 namespace {
 
-// What the workers hold of a sum: terms, which differ between workers that differ at
-// these steps.
+// The terms of a sum that workers hold; they differ between workers that differ at these
+// steps.
 struct Terms {
   std::vector<Box> boxes;  // [worker]
   std::vector<int> steps;

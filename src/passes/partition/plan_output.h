@@ -1,13 +1,13 @@
-// Plans how the parts of an operator's output become the output's tiles.
+// Plans the fetches that turn the parts of an operator's output into the output's tiles.
 //
 // Where several workers own the same tile and its parts are reduced, each may reduce a
 // piece of the tile and gather the others (graph/reduction_tiles.h), if that fetches
 // less.
 //
 // Over a plan's route (graph/plan.h) tiles are gathered from pieces; and the workers of a
-// host may add up their terms first: each those of a piece of what they all have made.
+// host may add up their terms first, each those of a piece of their common result.
 //
-// Input:      what the workers' instances produce, and the tiles that they must own.
+// Input:      the regions that the workers' instances produce, and the tiles to own.
 // Output:     one fetch per worker, or two one after the other.
 // Invariants: all workers that own the same tile get the same bits where they reduce it
 //             in pieces or over a route; the elements fetched are those of cost.h.
@@ -29,9 +29,9 @@
 namespace tofu {
 
 struct OutputFetches {
-  // Per worker, from what the instances produced: of its tile, or of its piece of it.
+  // [worker]: fetches its tile, or its piece of the tile, from the instances' outputs.
   std::vector<FetchSpec> first;
-  // Per worker, from the pieces; empty if the first fetches make tiles.
+  // [worker]: gathers the pieces; empty if the first fetches make tiles.
   std::vector<FetchSpec> gather;
 };
 
@@ -40,13 +40,13 @@ OutputFetches PlanOutput(const Graph& graph, const Plan& plan, NodeEntry output,
                          const std::vector<OperatorPart>& parts,
                          const OutputReduction& reduction, const std::vector<Box>& tiles);
 
-// The moves of a route, from what the instances produced to the tiles: [move][worker].
+// The moves of a route, from the instances' outputs to the tiles: [move][worker].
 std::vector<std::vector<FetchSpec>> PlanOutputRoute(
     const Graph& graph, const Plan& plan, const OutputRoute& route,
     const std::vector<OperatorPart>& parts, const OutputReduction& reduction,
     const std::vector<Box>& tiles);
 
-// How `worker` assembles another region of the output from what the instances produced.
+// The fetch by which `worker` assembles another region from the instances' outputs.
 FetchSpec PlanOutputRegion(const Graph& graph, const Plan& plan, NodeEntry output,
                            const std::vector<OperatorPart>& parts,
                            const OutputReduction& reduction, int worker,

@@ -4,8 +4,8 @@
 // Input:      the regions that the workers need, and the plan's stops.
 // Output:     for each move, from the tiles to the last one, which assembles the regions,
 //             a fetch per worker.
-// Invariants: what each worker assembles is what it would fetch directly; nothing is
-//             gathered but from workers that need the same.
+// Invariants: each worker assembles the region that it would fetch directly, and gathers
+//             only from workers that need the same region.
 // Errors:     UserError(kPlan) for stops that do not fit the regions.
 // Position:   within partition.
 // Complexity: O(m * k^2 * r) for m moves of k workers and tensors of rank r.
@@ -43,7 +43,7 @@ std::vector<Box> RoutePieces(const std::string& name, std::vector<Box> regions,
 void CheckDivides(const std::string& name, const TileSplits& splits,
                   const TileSplits& first);
 
-// Fails unless the route fits; `found` says what does not.
+// Fails unless the route fits; `found` describes the misfit.
 void CheckRoute(bool fits, const std::string& name, const std::string& found);
 
 }  // namespace tofu

@@ -1,5 +1,5 @@
 // Plans how workers exchange small regions through one of them, the root, in fewer
-// copies: the root assembles, or reduces, what all of them need, and each reads its
+// copies: the root assembles, or reduces, a box of all their regions, and each reads its
 // region from the root.
 //
 // n workers that each read something of every other's tile make n * (n - 1) copies.
@@ -7,12 +7,11 @@
 // which do not matter for small tensors: each copy takes the host several microseconds.
 //
 // Input:      the fetches of one tensor, and how to plan another fetch of it.
-// Output:     for each group of workers that exchange regions among themselves: the
-// root's
-//             fetch, and the fetches that replace the group's. Groups that would not make
-//             fewer copies are left out, and so are those whose root would assemble more
-//             than `max_bytes` or elements outside the tensor.
-// Invariants: what each worker assembles stays the same, bit for bit.
+// Output:     for each group of workers that exchange regions among themselves: the fetch
+//             of the root, and the fetches that replace the group's. Groups that would
+//             not make fewer copies are left out, and so are those whose root would
+//             assemble more than `max_bytes` or elements outside the tensor.
+// Invariants: each worker assembles the same region, bit for bit.
 // Complexity: O(p + n * r) for p pieces, and n workers of tensors of rank r, without the
 //             root's fetch.
 // Not handled: regions of several tensors at once; sharing a root's array, or the
@@ -30,8 +29,8 @@
 namespace tofu {
 
 struct RootFetches {
-  FetchSpec collect;               // the root's, of all that the readers need
-  std::vector<FetchSpec> regions;  // the readers', each from the root's array
+  FetchSpec collect;               // by the root: a box of all the readers' regions
+  std::vector<FetchSpec> regions;  // by the readers, each from the root's array
 };
 
 // The fetch of a region of the tensor by a worker.

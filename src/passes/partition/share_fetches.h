@@ -36,7 +36,7 @@ struct FetchGraph {
   std::vector<int> outputs;    // numbers of the heads that end the forward half
 };
 
-// Returns each worker's bytes that are not fetched again.
+// Returns, per worker, the bytes saved by sharing.
 std::vector<int64_t> ShareFetches(int workers, const FetchGraph& in,
                                   int64_t spare_bytes = 0);
 

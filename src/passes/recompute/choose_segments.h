@@ -5,11 +5,11 @@
 // The forward operators stand in a row, 0 .. n - 1. Cuts divide the row into segments;
 // each one is kept or computed again.
 //
-//   kept:   what the backward pass or a later segment reads of it stays.
-//   again:  what a later segment reads of it stays, and what its fixed operators (such as
-//           random ones) wrote for the backward pass or for operators that run again. The
-//           other tensors that the backward pass reads are computed again, when it
-//           arrives at the segment, from what stayed.
+//   kept:   its tensors that the backward pass or a later segment reads stay.
+//   again:  its tensors that a later segment reads stay, and those that its fixed
+//           operators (such as random ones) wrote for the backward pass or for operators
+//           that run again. The other tensors that the backward pass reads are computed
+//           again from these, when it arrives at the segment.
 //
 // K(s): bytes that stay of segment s; I(s): bytes that it computes again, 0 if it is
 // kept; C(s): the costs of the operators that run again. A choice needs
@@ -22,9 +22,8 @@
 //   F(j) = union over i < j and both kinds of segment (c_i, c_j) of F(i) + (K, C).
 //
 // Input:      the row, and a limit of bytes; 0: as few as possible.
-// Output:     the segments that run again with the least cost, and of these with the
-// fewest
-//             bytes that stay; none if nothing helps.
+// Output:     the segments that run again with the least cost; of equal ones, those with
+//             the fewest bytes that stay; none if nothing helps.
 // Errors:     none; a limit that nothing meets gives the fewest bytes.
 // Position:   recompute.h builds the row from a training graph.
 // Complexity: O(m^2 * (n + |F|)) for each limit tried; the fewest bytes are found by
@@ -45,7 +44,7 @@ struct ForwardRow {
     int last_reader = 0;  // the last operator of the row that reads it; else `writer`
     int64_t bytes = 0;
     bool saved = false;     // the backward pass reads it
-    bool resident = false;  // it is there all the time, whatever is chosen
+    bool resident = false;  // alive all the time, under every choice
   };
   struct Operator {
     int64_t cost = 0;
@@ -64,7 +63,7 @@ struct Segment {
   int end = 0;
 };
 
-// What a segment keeps and computes again.
+// The tensors that a segment keeps, and the operators that it runs again.
 struct SegmentNeeds {
   int64_t kept_bytes = 0;
   int64_t again_bytes = 0;
@@ -84,7 +83,7 @@ constexpr int kMostChoices = 64;
 
 SegmentNeeds NeedsOf(const ForwardRow& row, Segment segment, bool runs_again);
 
-// What the backward pass reads, all of it kept.
+// Bytes of all tensors that the backward pass reads.
 int64_t SavedBytes(const ForwardRow& row);
 
 SegmentChoice ChooseSegments(const ForwardRow& row, int64_t limit_bytes);

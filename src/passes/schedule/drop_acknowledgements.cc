@@ -24,7 +24,7 @@ constexpr int kNever = std::numeric_limits<int>::max();
 // 1/300 RNN-6-4K keeps more than twice as many acknowledgements.
 constexpr int64_t kLongLived = 150;
 
-// What was published together, and what its retirement waits for.
+// Tiles that are published together, and the nodes that their retirement waits for.
 struct Publication {
   std::vector<NodeEntry> tiles;
   NodeEntry handle;
@@ -132,7 +132,7 @@ class Dropper {
       if (IsRetirement(node) || (n.is_variable() && !is_temporary)) continue;
       for (int i = 0; i < n.num_outputs; ++i) {
         const int entry = graph_.entry_id({node, i});
-        // What a variable holds was made before.
+        // A variable holds its value from the beginning.
         alive[workers_[node]][is_temporary ? 0 : node] += Bytes(entry);
         alive[workers_[node]][ends_[entry] + 1] -= Bytes(entry);
       }
@@ -145,7 +145,7 @@ class Dropper {
     }
   }
 
-  // Those whose acknowledgements cost least to drop come first: bytes times nodes.
+  // Publications by the cost of dropping their acknowledgements, bytes times nodes.
   std::vector<int> ByCost() {
     std::vector<std::pair<int64_t, int>> costs;
     for (size_t i = 0; i < publications_.size(); ++i) {

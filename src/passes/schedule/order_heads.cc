@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kLeastSaved = 8;  // an eighth
 
-// Adds up what is alive on each worker while an executor runs a graph. Of the variables
+// Adds up the bytes alive on each worker while an executor runs a graph. Of the variables
 // only those in `saved` count, which live until they are read; of the heads those that
 // are not `in_place`.
 class AliveBytes {
@@ -91,7 +91,7 @@ class AliveBytes {
   const Graph& graph_;
   const std::set<std::string>& saved_;
   std::vector<bool> is_in_place_;              // [entry]
-  std::vector<std::vector<NodeEntry>> dying_;  // [node]: what it is the last to read
+  std::vector<std::vector<NodeEntry>> dying_;  // [node]: entries that it reads last
   std::vector<int64_t> alive_;                 // [worker]
 };
 

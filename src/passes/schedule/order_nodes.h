@@ -27,7 +27,7 @@
 namespace tofu {
 
 // Without `delay_fetches` a fetch with MultiFetch starts as soon as the tiles are
-// there; this lets you measure what the delay saves.
+// there; this serves to measure the effect of the delay.
 std::vector<int> OrderNodes(Graph* graph, bool delay_fetches = true);
 
 // The same for a graph whose nodes are in that order already, except for those that

@@ -3,8 +3,8 @@
 // gradients.
 //
 // Input:      a partitioned graph (partitioned.h).
-// Output:     the forward graph: what the "output" heads need; the backward
-//             graph: what the other heads need beyond that. Entries that cross
+// Output:     the forward graph: the nodes that the "output" heads need; the backward
+//             graph: the further nodes of the other heads. Entries that cross
 //             become heads of the forward and variables of the backward graph
 //             ("saved"). Outputs that partition kept with others stay heads.
 // Invariants: no node is computed in both; variables appear where they are read.

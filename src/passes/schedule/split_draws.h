@@ -1,6 +1,6 @@
-// Moves what draws random numbers to a graph of its own, which runs once before the
-// forward half: a second backward pass of a retained graph runs forward again, and must
-// find the same numbers.
+// Moves nodes that draw random numbers to a graph of their own, which runs once before
+// the forward half: a second backward pass of a retained graph runs forward again, and
+// must find the same numbers.
 //
 // Input:      a partitioned graph, whose nodes say whether they run once.
 // Output:     the graph that draws, and in the given graph a variable for each of its

@@ -27,7 +27,7 @@ namespace tofu {
 struct StepOptions {
   // One graph for both halves, if there are two and forward can run twice.
   bool joint = false;
-  bool control_deps = true;  // turn off to measure what the order saves
+  bool control_deps = true;  // turn off to measure the effect of the order
   bool relays = true;        // relay_regions.h; turn off for GPUs, which queue per stream
 };
 

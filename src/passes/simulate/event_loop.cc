@@ -73,8 +73,7 @@ class EventLoop {
     return all_.flows[operation(running).first_flow + running.flow];
   }
 
-  // --- rates
-  // ------------------------------------------------------------------------------
+  // --- rates ---
 
   bool UsesCore(const Running& running) const {
     return !machine_.device.is_gpu || running.phase == Phase::kHost;
@@ -104,8 +103,7 @@ class EventLoop {
     return least;
   }
 
-  // --- time
-  // -------------------------------------------------------------------------------
+  // --- time ---
 
   void Advance(double seconds) {
     // What ends within this share of a step ends now: it differs by rounding alone.
@@ -189,8 +187,7 @@ class EventLoop {
     running->left = machine_.links[machine_.LevelBetween(next.from, next.to)].latency_s;
   }
 
-  // --- operations
-  // -------------------------------------------------------------------------
+  // --- operations ---
 
   void Push() {
     const int operation = pushed_++;

@@ -10,8 +10,8 @@
 //             bandwidth equally; none is faster than the link's rate for its size
 //
 // Input:      operations (operations.h) and a machine.
-// Output:     when each operation ran and why not earlier, and how busy threads and links
-//             were.
+// Output:     the time and the cause of each operation's start, and how busy threads and
+//             links were.
 // Errors:     InternalError if operations wait for each other in a circle.
 // Position:   between operations.h and simulate.h.
 // Complexity: O(E * A + D) for E events, A operations that run at a time, D dependencies.
@@ -31,7 +31,7 @@ constexpr int kScript = -1;
 struct Ran {
   double begin_s = 0;
   double end_s = 0;
-  double host_s = 0;  // of these, by what it did
+  double host_s = 0;  // the parts of this time, by activity
   double compute_s = 0;
   double link_s = 0;
   int cause = kScript;  // the operation whose end let it begin

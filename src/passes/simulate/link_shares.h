@@ -1,4 +1,4 @@
-// What flows share: the ports and groups of a machine's links.
+// The ports and groups of a machine's links, which flows share.
 //
 // Input:      a machine, and flows that begin and end.
 // Output:     the rate of each flow at the moment, and the use of each group.

@@ -185,8 +185,7 @@ class Maker {
     }
   }
 
-  // --- dependencies
-  // ---------------------------------------------------------------------
+  // --- dependencies ---
 
   // Memory that operations read and write in turn.
   struct Variable {

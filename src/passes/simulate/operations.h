@@ -1,8 +1,8 @@
-// What the engine of the framework runs for a graph, and what each operation waits for.
+// The operations that the framework's engine runs for a graph, and their dependencies.
 //
 // The executor pushes one operation for each node, in its own order (bound_graph.h). An
-// operation waits for the one that wrote what it reads and, before it writes to memory,
-// for all that read or wrote that memory before: the planner's blocks are the engine's
+// operation waits for the writers of its inputs and, before it writes to memory, for all
+// that read or wrote that memory before: the planner's blocks are the engine's
 // variables. Control dependencies only decide the order.
 // On devices with segments, neighbouring nodes between two copies are one operation if
 // they are all on one device: it waits for the inputs of all of them.

@@ -1,13 +1,12 @@
-// Simulates a training step: runs the operations of a graph on a machine, and says where
-// the time went.
+// Simulates a training step: runs the operations of a graph on a machine, and adds up
+// how workers and links spend the time.
 //
 // Input:      a graph as the executor runs it, its memory plan, the work of its
 // operators,
 //             and a machine with at least as many devices as the graph has workers.
-// Output:     the step's time, what each worker and link did, the chain of operations
-// that
-//             took as long as the step, and the memory of each worker over time. All of
-//             it is simulated.
+// Output:     the step's time, the use of each worker and link, the chain of operations
+//             that took as long as the step, and the memory of each worker over time. All
+//             of it is simulated.
 // Errors:     MachineError if the machine has too few devices.
 // Position:   last: it changes nothing.
 // Complexity: that of event_loop.h.
@@ -25,7 +24,7 @@
 
 namespace tofu {
 
-// Seconds by what a thread did.
+// Seconds of a thread, by activity.
 struct Spent {
   double host_s = 0;
   double compute_s = 0;
@@ -56,9 +55,9 @@ struct Simulation {
   CriticalPath path;
 };
 
-// `calls` and `table` belong to the graph that `bound` was made from; `memory` is what
-// PlanExecutorMemory found for them. `moments`: the number of parts of the step for which
-// memory is told.
+// `calls` and `table` belong to the graph that `bound` was made from; `memory` is the
+// result of PlanExecutorMemory for them. `moments`: the number of parts of the step for
+// which memory is reported.
 Simulation Simulate(const BoundGraph& bound, const MemoryTable& table,
                     const ExecutorMemory& memory, const OperatorCalls& calls,
                     const std::vector<Work>& works, const Machine& machine, int moments);
