@@ -184,6 +184,8 @@ def _outcomes(
         if result is None:
             return ()
         results.append(result)
+    if zeroed and all(map(_equal, results[0], outputs)):
+        return ()  # the first part is the whole: the operator does not read what was cut
     outcomes = tuple(_outcome(w, a, b) for w, a, b in zip(outputs, *results))
     if None in outcomes or all(o is not None and o.kind == "whole" for o in outcomes):
         return ()

@@ -8,6 +8,7 @@ import functools
 import io
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,11 +33,15 @@ __all__ = [
     "quiet",
     "run_imperatively",
     "run_node",
+    "settle",
     "sorted_attrs",
     "visible_outputs",
 ]
 
 Array = np.ndarray[Any, Any]
+# What MXNet prints when an operator written in Python raises; its own error does not say it.
+_OF_PYTHON = re.compile(r"Error in CustomOp\.\w+: (.*)", re.DOTALL)
+_ERRORS = 16  # of operators that were under way when one failed
 # Settings that keep MXNet from rewriting a graph when it binds it: its rewrites lose control
 # dependencies, and its subgraph backend, active on cpu(0), rejects them.
 _AS_IT_IS = {
@@ -104,10 +109,14 @@ def run_node(
         call: the node.
         inputs: its inputs' values.
         seen: values of some of the donor's inputs; the others are zeros.
+
+    Raises:
+        MXNetError: the operator does not run; of one written in Python, with what that raised.
     """
     key = tuple(Tensor(a.shape, str(a.dtype)) for a in inputs)
+    told = io.StringIO()
     try:
-        with mx.util.np_shape(call.numpy):
+        with mx.util.np_shape(call.numpy), contextlib.redirect_stdout(told):
             executor, arrays = _bound(call, key)
             for k, array in enumerate(inputs):
                 mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"x{k}"])
@@ -116,9 +125,23 @@ def run_node(
             results = iter(executor.forward(is_train=True))
             visible = (k not in call.hide for k in range(call.outputs))
             return [next(results).asnumpy() if shows else None for shows in visible]
-    except mx.MXNetError:
+    except mx.MXNetError as error:
         _bound.cache_clear()  # its arrays would raise this error again
-        raise
+        settle()
+        own_error = _OF_PYTHON.search(told.getvalue())
+        if own_error is None:
+            raise
+        raise mx.MXNetError(own_error.group(1).strip().splitlines()[-1]) from error
+
+
+def settle() -> None:
+    """Wait for all operators, so that no later call gets the error of an earlier one."""
+    for _ in range(_ERRORS):
+        try:
+            mx.nd.waitall()
+            return
+        except mx.MXNetError:
+            continue
 
 
 def inferred(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:

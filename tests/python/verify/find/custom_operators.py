@@ -55,6 +55,29 @@ class RowSumsProp(mx.operator.CustomOpProp):
         return RowSums()
 
 
+class Product(RowSums):
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], nd.dot(out_grad[0], in_data[1], transpose_b=True))
+        self.assign(in_grad[1], req[1], nd.dot(in_data[0], out_grad[0], transpose_a=True))
+
+
+@mx.operator.register("test_product")
+class ProductProp(RowSumsProp):
+    def create_operator(self, ctx, shapes, dtypes):
+        return Product()
+
+
+class Raising(Swish):
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        raise KeyError("of the script")
+
+
+@mx.operator.register("test_raising")
+class RaisingProp(SwishProp):
+    def create_operator(self, ctx, shapes, dtypes):
+        return Raising()
+
+
 @tofu.op(name="Custom:test_swish")
 def swish(x):
     return lambda *i: tofu.lang.apply("swish", x[i])

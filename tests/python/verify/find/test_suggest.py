@@ -109,6 +109,26 @@ def test_verify_finds_a_false_description_and_what_it_lacks() -> None:
     assert "dimension 1 of input 0, dimension 0 of input 1: sum" in ran.stdout
 
 
+def test_verify_accepts_what_suggest_prints(tmp_path: Path) -> None:
+    """Its backward neither reads the output nor runs in float16."""
+    own = "--describe", OPERATORS
+    ran = _tofu("suggest", "Custom:test_product", "--shape", "6,4", "--shape", "4,5", *own)
+    assert ran.returncode == 0, ran.stderr
+    described = tmp_path / "described.py"
+    described.write_text(ran.stdout)
+    names = "Custom:test_product", "_backward_Custom:test_product"
+    ran = _tofu("verify", *names, *own, "--describe", str(described), "--processes", "1")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert " 0 false, 0 missing" in ran.stdout
+
+
+def test_an_error_of_the_operator_itself_is_shown() -> None:
+    ran = _tofu("suggest", "Custom:test_raising", "--shape", "6,4", "--describe", OPERATORS)
+    assert ran.returncode == 2
+    assert "_backward_Custom:test_raising: it does not run on inputs of" in ran.stderr
+    assert "(KeyError: 'of the script')" in ran.stderr
+
+
 def test_suggest_describes_an_operator_and_its_gradient() -> None:
     ran = _tofu("suggest", "Custom:test_dot", "--shape", "6,4", "--shape", "4,5",
                 "--describe", OPERATORS)  # fmt: skip
