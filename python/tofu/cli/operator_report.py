@@ -49,7 +49,8 @@ def run_verify(
     from rich.progress import Progress
 
     verdicts = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("verify", total=len(names))
         for verdict in check_all(names, seed, processes=processes, quick=quick):
             verdicts.append(verdict)

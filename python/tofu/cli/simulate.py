@@ -72,8 +72,8 @@ def simulate(
     """Simulate a training step on a machine.
 
     MODEL is one that tofu models lists. The partitioned graph is the one that would run, with
-    MXNet's scheduling. Prints the step's time, what workers and links did, the critical path, and the
-    memory. Nothing runs.
+    MXNet's scheduling. Prints the step's time, what workers and links did, the critical path, and
+    the memory. Nothing runs.
     """
     check_no_module(model)
     check_mxnet("tofu simulate", load=True)
