@@ -96,18 +96,7 @@ def backend(kind="alike"):
     """The fake; `kind` says how it cuts parameters and what belongs to them, see KINDS."""
     of_weights, of_gradients, of_states = KINDS[kind]
 
-    def training_graphs(
-        symbol,
-        *,
-        inputs,
-        parameters,
-        aux,
-        gradients,
-        train,
-        optimizer=None,
-        workers=1,
-        on_gpus=False,
-    ):
+    def training_graphs(symbol, *, inputs, parameters, aux, gradients, use, optimizer=None):
         text = symbol.tojson()
         if f'"op": "{REFUSED}"' in text:
             raise GraphError(f"operator {REFUSED}: the fake refuses it")

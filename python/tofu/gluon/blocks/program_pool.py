@@ -20,7 +20,7 @@ from tofu.gluon.session.session import Session
 from tofu.gluon.training import outputs
 from tofu.gluon.training.gradients import is_overwritten
 from tofu.gluon.training.parameter import gated_tiles
-from tofu.gluon.training.recording import Recording
+from tofu.gluon.training.recording import Bypass, Order, Recording
 from tofu.planner.compile_plan import Compiled
 
 from . import memory_limits
@@ -314,10 +314,8 @@ class Pool:
             [tile for tiles in gated.values() for tile in tiles],
             tokens,
             differentiate,
-            self._group,
-            slots,
-            [(head, memory.layout) for head, memory in zip(heads, memories)],
-            self._lead(inputs),
+            Order(self._group, self._lead(inputs)),
+            Bypass(slots, [(head, memory.layout) for head, memory in zip(heads, memories)]),
         )
 
     def _lead(self, inputs: Mapping[str, Any]) -> Optional[int]:

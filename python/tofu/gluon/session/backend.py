@@ -11,29 +11,7 @@ __all__ = ["Backend", "own"]
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """The functions of other layers that this one calls.
-
-    Attributes:
-        training_graphs: tofu.mx.graphs.training_graph.training_graphs
-        refined: tofu.mx.graphs.lower.fused_norm.refined
-        strategy_table: tofu.analysis.strategy_table.strategy_table
-        search: tofu.planner.search.search
-        compile_plan: tofu.planner.compile_plan.compile_plan, using one executor if MXNet can run
-            its halves
-        serial_memory: tofu.planner.memory.serial_memory
-        step_memory: tofu.mx.memory.step_memory.step_memory
-        usable_fetch: tofu.mx.run.fetch_check.usable_fetch
-        program: tofu.mx.run.program.Program
-        scatter: tofu.mx.run.transfer.scatter
-        gather: tofu.mx.run.transfer.gather
-        relay: tofu.mx.run.transfer.relay
-        parts_of: tofu.mx.run.transfer.parts_of
-        spread_parts: tofu.mx.run.transfer.spread_parts
-        views_of: tofu.mx.run.transfer.views_of
-        tiles: tofu.mx.run.transfer.Tiles
-        cuts_of: tofu.plans.layout.cuts_of
-        is_random: tofu.analysis.described.is_random
-    """
+    """The functions of other layers that this one calls; see ``own``."""
 
     training_graphs: Callable[..., Callable[[Optional[Collection[str]]], Any]]
     refined: Callable[[Callable[[Any], Any], Any], Any]

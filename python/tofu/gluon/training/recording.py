@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from mxnet import nd
 from mxnet.base import MXNetError
@@ -37,7 +37,7 @@ from tofu.gluon.session.backward_calls import BackwardCalls, variable
 
 from .outputs import HeadGradient
 
-__all__ = ["Recording"]
+__all__ = ["Bypass", "Order", "Recording"]
 
 # Maps head gradients to the gradients of the inputs and of the tiles (None for zeros), and to a
 # function that delivers the other gradients, given the recording's number. The gradients of an
@@ -51,6 +51,36 @@ _TURN_S = 1.0  # how often a callback checks whether its backward call has ended
 _PATIENCE_S = 5.0
 
 
+class Order(NamedTuple):
+    """The place of a recording among those of one backward call.
+
+    Attributes:
+        group: recordings of a group differentiate one after the other, the latest first, so that
+            what they do to running statistics is the same in every run; None: in any order.
+        lead: identifies the first input if it is a variable of the script's, or None.
+    """
+
+    group: Optional[Hashable] = None
+    lead: Optional[Hashable] = None
+
+
+class Bypass(NamedTuple):
+    """Gradients that do not go through autograd.
+
+    Attributes:
+        slots: for each input that is the token of a block's output, the collector of its
+            gradient; None for other inputs.
+        heads: for each output, the collector of its gradient and the layout there; the outputs
+            are then tokens. None: autograd computes the head gradients.
+    """
+
+    slots: Sequence[Optional[HeadGradient]] = ()
+    heads: Optional[Sequence[tuple[HeadGradient, Any]]] = None
+
+
+_ANY_ORDER, _NO_BYPASS = Order(), Bypass()
+
+
 class Recording:
     """One partitioned computation in autograd's graph, until its last backward pass.
 
@@ -61,13 +91,8 @@ class Recording:
         outputs: fresh arrays on the script's context.
         differentiate: the backward pass. Its function that delivers gradients is called if the
             sentinel's gradient is requested, as by every ``backward``.
-        group: recordings of a group differentiate one after the other, the latest first,
-            so that what they do to running statistics is the same in every run.
-        slots: for each input that is the token of a block's output, the collector of its
-            gradient, which bypasses autograd; None for other inputs.
-        heads: for each output, the collector of its gradient and the layout there; the outputs
-            are then tokens. None: autograd computes the head gradients.
-        lead: identifies the first input if it is a variable of the script's, or None.
+        order: its place among other recordings.
+        bypass: gradients that do not go through autograd.
     """
 
     def __init__(
@@ -77,14 +102,11 @@ class Recording:
         tiles: Sequence[Any],
         outputs: Sequence[Any],
         differentiate: Differentiate,
-        group: Optional[Hashable] = None,
-        slots: Sequence[Optional[HeadGradient]] = (),
-        heads: Optional[Sequence[tuple[HeadGradient, Any]]] = None,
-        lead: Optional[Hashable] = None,
+        order: Order = _ANY_ORDER,
+        bypass: Bypass = _NO_BYPASS,
     ) -> None:
         self.serial = next(calls.serials)
-        self.group = group
-        self.lead = lead
+        self.group, self.lead = order
         self.arrived = threading.Event()
         self._calls = calls
         self._turn = threading.Event()
@@ -97,8 +119,8 @@ class Recording:
         self._closed.set()
         self._ran = False
         self._is_abandoned = False
-        self._slots = list(slots) or [None] * len(inputs)
-        self._heads = heads
+        self._slots = list(bypass.slots) or [None] * len(inputs)
+        self._heads = bypass.heads
         # Backward calls that went through here, and callbacks that pushed for one.
         self._asked = self._answered = 0
         self._context = outputs[0].context
