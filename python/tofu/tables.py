@@ -6,11 +6,12 @@ A plan may have ten thousand rows. A layout engine such as rich's takes seconds 
 from __future__ import annotations
 
 import csv
+import html
 import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["csv_table", "line", "table"]
+__all__ = ["csv_table", "html_page", "line", "table"]
 
 
 def table(
@@ -44,3 +45,28 @@ def csv_table(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> s
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue()
+
+
+def html_page(
+    title: str,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    picture: str = "",
+    notes: Iterable[str] = (),
+) -> str:
+    """A self-contained page: a picture, which is HTML, a table, and notes below it."""
+
+    def cells(tag: str, texts: Sequence[str]) -> str:
+        return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
+
+    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    listed = "".join(f"<li>{html.escape(line)}</li>" for line in notes)
+    name = html.escape(title)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{name}</title><style>body{{font:14px sans-serif;margin:2em}}"
+        "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}</style></head>\n"
+        f"<body><h1>{name}</h1>\n{picture}<table><tr>{cells('th', header)}</tr>\n{body}\n</table>\n"
+        f"{f'<ul>{listed}</ul>' if listed else ''}</body></html>\n"
+    )

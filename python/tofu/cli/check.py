@@ -20,7 +20,7 @@ from tofu.cli.options import (
     describe_option,
     device_option,
     fetch_option,
-    set_fetch,
+    format_option,
     switch_on,
     tell_misplaced,
     workers_option,
@@ -49,22 +49,17 @@ _OPERATORS = "tofu.verify.script.find_operator"
     "--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Training steps."
 )
 @click.option("--all", "everything", is_flag=True, help="Show every tensor, not the worst ones.")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="Text, or the JSON document.",
-)  # fmt: skip
+@format_option(("text", "json"), "Text, or the JSON document.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def check(
-    workers: Optional[str],
-    device: Optional[str],
-    fetch: Optional[str],
     plan: Optional[str],
     steps: int,
     everything: bool,
     form: str,
     script: str,
     args: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Train SCRIPT for some steps whole and partitioned, in float32 and float64, and compare.
 
@@ -74,8 +69,7 @@ def check(
     check_script(script)
     check_mxnet("tofu check", load=False)
     tell_misplaced(click.get_current_context(), script, args)
-    set_fetch(fetch)
-    switch_on(workers, device, None)
+    switch_on(**options)
     runs: dict[tuple[str, bool], dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         # This one first: it knows how many steps there must be.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Optional
 
 import click
@@ -15,10 +14,10 @@ from tofu.cli.options import (
     batch_size_option,
     describe_option,
     device_option,
+    format_option,
     log_option,
     machine_option,
     optimizer_option,
-    set_search,
     shape_option,
     switch_on,
     tell_misplaced,
@@ -30,7 +29,7 @@ from tofu.planner.comparison import Alternative, advice, compare
 from tofu.planner.sweep import Measure
 from tofu.plans import Plan, SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
-from tofu.tables import csv_table, table
+from tofu.tables import csv_table, html_page, table
 
 __all__ = ["compare_command", "render"]
 
@@ -85,27 +84,24 @@ _FIELDS = (
 @shape_option
 @optimizer_option
 @batch_size_option
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
-    help="A table with advice, a JSON document, comma-separated values, or a web page.",
-)  # fmt: skip
+@format_option(
+    FORMATS, "A table with advice, a JSON document, comma-separated values, or a web page."
+)
 @click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def compare_command(
     workers: str,
-    device: Optional[str],
-    log: Optional[str],
     modes: str,
     time_limit: Optional[float],
     memory: str,
     objectives: Optional[str],
-    machine: Optional[str],
     shapes: tuple[str, ...],
     optimizer: str,
     batch_size: Optional[int],
     form: str,
     target: str,
     args: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Search the plan of a training graph in every mode, with and without replication.
 
@@ -118,8 +114,8 @@ def compare_command(
     check_target("tofu compare", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
-    set_search(None, (), None, False, "time" if objectives == "both" else objectives, machine)
-    config = switch_on(str(counts[0]), device, log)
+    objective = "time" if objectives == "both" else objectives
+    config = switch_on(objective=objective, workers=str(counts[0]), **given)
     step_seconds = None
     if config.machine:
         step_seconds = step_predictor(config.machine, max(counts), config.fetch)
@@ -166,7 +162,7 @@ def render(target: str, found: Sequence[Alternative], form: str) -> str:
         for each in found
     ]
     if form == "html":
-        return _page(target, header, rows, told)
+        return html_page(f"Plans of {target}", header, rows, notes=told)
     lines = table(header, rows, right=(0, 3, 4, 6, 7)[: 5 if is_timed else 4])
     return "\n".join([*lines, *([""] if told else []), *told]) + "\n"
 
@@ -216,23 +212,3 @@ def _proven(plan: Plan) -> str:
     if plan.total_bytes <= plan.lower_bound_bytes:
         return "optimal"
     return f"at least {format_bytes(plan.lower_bound_bytes)}"
-
-
-def _page(
-    target: str, header: Sequence[str], rows: Iterable[Sequence[str]], told: Sequence[str]
-) -> str:
-    """Returns a self-contained HTML page."""
-
-    def cells(tag: str, texts: Sequence[str]) -> str:
-        return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
-
-    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    notes = "".join(f"<li>{html.escape(line)}</li>" for line in told)
-    name = html.escape(target)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>Plans of {name}</title><style>body{{font:14px sans-serif;margin:2em}}"
-        "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}</style></head>\n"
-        f"<body><h1>Plans of {name}</h1>\n<table><tr>{cells('th', header)}</tr>\n{body}\n</table>\n"
-        f"<ul>{notes}</ul></body></html>\n"
-    )

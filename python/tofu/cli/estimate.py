@@ -17,6 +17,7 @@ from tofu.cli.options import (
     batch_size_option,
     describe_option,
     device_option,
+    format_option,
     log_option,
     shape_option,
     switch_on,
@@ -92,9 +93,7 @@ _NOT_OF_MODULES = ("workers", "memory", "recompute", "device", "shapes", "batch_
 @describe_option
 @shape_option
 @batch_size_option
-@click.option(
-    "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True
-)
+@format_option(("text", "json"), "Text, or the JSON document.")
 @click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def estimate_command(
@@ -104,13 +103,12 @@ def estimate_command(
     memory: str,
     optimizer: str,
     recompute: str,
-    device: Optional[str],
-    log: Optional[str],
     shapes: tuple[str, ...],
     batch_size: Optional[int],
     form: str,
     target: str,
     args: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Print the bytes that a training step needs, serially and on each worker.
 
@@ -129,7 +127,7 @@ def estimate_command(
     check_target("tofu estimate", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
-    switch_on(str(max(counts)), device, log)
+    switch_on(workers=str(max(counts)), **given)
     opened = Target.open(target, args, shapes=shapes, batch_size=batch_size)
     opened = opened.recomputing() if recompute == "all" else opened
     exact = memory == "exact"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from tofu.cli.options import (
     batch_size_option,
     describe_option,
     device_option,
+    format_option,
     log_option,
     optimizer_option,
     shape_option,
@@ -37,7 +37,7 @@ from tofu.planner.sources import default_workers
 from tofu.planner.sweep import Measure
 from tofu.plans import SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
-from tofu.tables import table
+from tofu.tables import html_page, table
 
 __all__ = ["frontier_command", "render"]
 
@@ -85,14 +85,10 @@ _MODES = "allrow-greedy,spartan,equalchop,icml18"
 @click.option(
     "--save", metavar="FILE", help="Save the cheapest plan of the frontier for tofu run --plan."
 )
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
-    help="A table, a JSON document, a picture, or a web page with both.",
-)  # fmt: skip
+@format_option(FORMATS, "A table, a JSON document, a picture, or a web page with both.")
 @click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def frontier_command(
-    workers: Optional[str],
     machine: Optional[str],
     mesh: Optional[str],
     memory: Optional[str],
@@ -100,8 +96,6 @@ def frontier_command(
     rivals: Optional[str],
     recompute: str,
     quick: bool,
-    device: Optional[str],
-    log: Optional[str],
     shapes: tuple[str, ...],
     optimizer: str,
     batch_size: Optional[int],
@@ -109,6 +103,7 @@ def frontier_command(
     form: str,
     target: str,
     args: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Search plans within memory limits, and print those that no other one beats."""
     most = None if memory is None else parse_bytes(memory, "--memory")
@@ -131,7 +126,7 @@ def frontier_command(
     check_target("tofu frontier", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
-    config = switch_on(workers, device, log)
+    config = switch_on(**given)
     opened = Target.open(
         target,
         args,
@@ -196,7 +191,8 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
         return draw(target, kept, rivals, turning)
     header, rows = _rows(kept, rivals, turning)
     if form == "html":
-        return _page(target, header, rows, draw(target, kept, rivals, turning))
+        picture = draw(target, kept, rivals, turning)
+        return html_page(f"Frontier of {target}", header, rows, picture=picture)
     lines = table(header, rows, right=(0, 1, 2))
     if any(point.is_proven for point in points):
         lines.append(_COMPLETE)
@@ -226,20 +222,3 @@ def _rows(
         held, moved = format_bytes(point.held_bytes), format_bytes(point.plan.total_bytes)
         rows.append((held, moved, *seconds, name))
     return header, rows
-
-
-def _page(target: str, header: Sequence[str], rows: Sequence[Sequence[str]], picture: str) -> str:
-    """Returns a self-contained HTML page."""
-
-    def cells(tag: str, texts: Sequence[str]) -> str:
-        return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
-
-    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    name = html.escape(target)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>Frontier of {name}</title><style>body{{font:14px sans-serif;margin:2em}}"
-        "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}</style></head>\n"
-        f"<body><h1>Frontier of {name}</h1>\n{picture}\n<table><tr>{cells('th', header)}</tr>\n"
-        f"{body}\n</table></body></html>\n"
-    )

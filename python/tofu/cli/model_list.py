@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tofu.cli.options import format_option
 from tofu.models import LABEL, MODELS
 from tofu.tables import csv_table, table
 
@@ -17,10 +18,7 @@ _COLUMNS = ("model", "batch", "inputs of an example", "label")
 
 
 @click.command("models", short_help="List the networks known by name.")
-@click.option(
-    "--format", "form", type=click.Choice(("text", "json", "csv")), default="text",
-    show_default=True,
-)  # fmt: skip
+@format_option(("text", "json", "csv"), "A table, the JSON document, or comma-separated values.")
 def models_command(form: str) -> None:
     """List the networks that plan, compare, estimate, frontier and simulate take as MODEL."""
     records = list(_records())

@@ -10,7 +10,7 @@ from typing import Optional
 import click
 
 from tofu.cli.isolated import isolated
-from tofu.cli.options import check_script, describe_option, switch_on
+from tofu.cli.options import check_script, describe_option, format_option, switch_on
 from tofu.errors import ConfigError
 from tofu.installation import IMPORT_ERRORS, check_mxnet, silence_numpy, unusable
 
@@ -20,13 +20,8 @@ FALSE_STRATEGY = 1  # exit status
 
 
 @click.command(short_help="List the operators and how each can be split.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "markdown"]),
-    default="text",
-    show_default=True,
-    help="A table, the JSON document, or the page docs/operators.md.",
+@format_option(
+    ("text", "json", "markdown"), "A table, the JSON document, or the page docs/operators.md."
 )
 @click.option(
     "--of", "script", metavar="SCRIPT", help="Only the operators of a script's first training step."
@@ -79,14 +74,7 @@ def ops(form: str, script: Optional[str], operator: Optional[str], args: tuple[s
     "--quick", is_flag=True, help="Run a sample of the calls, without a search for missing splits."
 )
 @click.option("--record", is_flag=True, help="Store the results in the package, for tofu ops.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text, or the JSON document.",
-)
+@format_option(("text", "json"), "Text, or the JSON document.")
 @click.option(
     "--framework",
     type=click.Choice(["mxnet", "torch"]),
@@ -190,7 +178,7 @@ def _used(script: str, args: Sequence[str], operators: Sequence[Mapping[str, obj
 
     check_script(script)
     os.environ.pop("TOFU_PLAN", None)
-    switch_on(None, None, None)
+    switch_on()
     problems = graphs_of_script(Path(script), args)
     from tofu.cli.operator_page import used_text
 

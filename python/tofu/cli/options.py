@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Any, Callable, Optional, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -45,7 +45,10 @@ __all__ = [
     "check_script",
     "describe_option",
     "device_option",
+    "everything_option",
     "fetch_option",
+    "format_option",
+    "layers_option",
     "log_option",
     "optimizer_option",
     "pin_file_option",
@@ -53,11 +56,7 @@ __all__ = [
     "keep_fetched_option",
     "recompute_option",
     "search_option",
-    "set_fetch",
-    "set_memory",
-    "set_keep_fetched",
-    "set_recompute",
-    "set_search",
+    "set_variables",
     "shape_option",
     "switch_on",
     "tell_misplaced",
@@ -66,6 +65,7 @@ __all__ = [
 
 
 _SEPARATED = "tofu.separated"  # in a context: "--" stood between the script and its arguments
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _HEAD_BYTES = 4096  # of a file, to tell what it is
 
 
@@ -201,6 +201,21 @@ describe_option = click.option(
 )
 
 
+everything_option = click.option(
+    "--all", "everything", is_flag=True, help="Text format: show every tensor and operator."
+)
+layers_option = click.option(
+    "--layers", is_flag=True, help="Text format: bytes by layer and direction."
+)
+
+
+def format_option(formats: Sequence[str], text: str) -> Callable[[_Decorated], _Decorated]:
+    """The option --format, whose default is text; `text` is its help."""
+    return click.option(
+        "--format", "form", type=click.Choice(formats), default="text", show_default=True, help=text
+    )
+
+
 def check_devices(workers: int, machine: _core.Machine) -> None:
     """Raise ConfigError if a machine has fewer devices than there are workers."""
     if workers > machine.devices:
@@ -270,29 +285,64 @@ def _is_given(context: click.Context, parameter: str) -> bool:
     return context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
 
 
-def set_search(
-    search: Optional[str],
-    pins: tuple[str, ...],
-    pin_file: Optional[str],
-    allow_replication: bool,
-    objective: Optional[str] = None,
-    machine: Optional[str] = None,
+def _machine(text: str) -> str:
+    read_machine(text)
+    return text
+
+
+def _objective(text: str) -> str:
+    if text not in OBJECTIVES:
+        raise ConfigError(f"--objective {text}: expected {' or '.join(OBJECTIVES)}")
+    if text == "time" and not os.environ.get("TOFU_MACHINE"):
+        raise ConfigError(
+            "--objective time: expected --machine as well, to predict times: a machine file "
+            "that tofu calibrate wrote, or a name of docs/simulation.md"
+        )
+    return text
+
+
+def _memory(text: str) -> str:
+    parse_bytes(text, "--memory")
+    return text
+
+
+def _keep_fetched(text: str) -> str:
+    if text.strip().lower() != AUTO:
+        parse_bytes(text, "--keep-fetched")
+    return text
+
+
+# By option, in the order in which they are checked: the variable, and the check of the text.
+_VARIABLES: dict[str, tuple[str, Callable[[str], str]]] = {
+    "search": ("TOFU_SEARCH", lambda text: parse_mode(text, "--search")),
+    "machine": ("TOFU_MACHINE", _machine),
+    "objective": ("TOFU_OBJECTIVE", _objective),
+    "plan": ("TOFU_PLAN", str),
+    "fetch": ("TOFU_FETCH", str),
+    "memory": ("TOFU_MEMORY", _memory),
+    "recompute": ("TOFU_RECOMPUTE", lambda text: parse_recompute(text, "--recompute")),
+    "keep_fetched": ("TOFU_KEEP_FETCHED", _keep_fetched),
+    "workers": ("TOFU_WORKERS", lambda text: str(parse_workers(text, "--workers"))),
+    "device": ("TOFU_DEVICE", str),
+    "log": ("TOFU_LOG", str),
+}
+
+
+def set_variables(
+    *,
+    pins: tuple[str, ...] = (),
+    pin_file: Optional[str] = None,
+    allow_replication: bool = False,
+    **texts: Optional[str],
 ) -> None:
-    """Set the variables that configure the search. Raises ConfigError for invalid values."""
-    if search is not None:
-        os.environ["TOFU_SEARCH"] = parse_mode(search, "--search")
-    if machine is not None:
-        read_machine(machine)
-        os.environ["TOFU_MACHINE"] = machine
-    if objective is not None:
-        if objective not in OBJECTIVES:
-            raise ConfigError(f"--objective {objective}: expected {' or '.join(OBJECTIVES)}")
-        if objective == "time" and not os.environ.get("TOFU_MACHINE"):
-            raise ConfigError(
-                "--objective time: expected --machine as well, to predict times: a machine file "
-                "that tofu calibrate wrote, or a name of docs/simulation.md"
-            )
-        os.environ["TOFU_OBJECTIVE"] = objective
+    """Set the variables of the options that are given, for this process and those it starts.
+
+    Raises ConfigError for invalid values.
+    """
+    for option, (variable, checked) in _VARIABLES.items():
+        text = texts.get(option)
+        if text is not None:
+            os.environ[variable] = checked(text)
     if allow_replication:
         os.environ["TOFU_REPLICATION"] = "1"
     if pins or pin_file:
@@ -306,40 +356,8 @@ def _pin_text(pin: tuple[str, tuple[int, ...]]) -> str:
     return f"{pin[0].replace(' ', '')}={','.join(map(str, pin[1]))}"
 
 
-def switch_on(workers: Optional[str], device: Optional[str], log: Optional[str]) -> Config:
-    """Set the variables that enable tofu, in this process and those it starts."""
-    if workers is not None:
-        os.environ["TOFU_WORKERS"] = str(parse_workers(workers, "--workers"))
-    if device is not None:
-        os.environ["TOFU_DEVICE"] = device
-    if log is not None:
-        os.environ["TOFU_LOG"] = log
+def switch_on(**given: Any) -> Config:
+    """Set variables as ``set_variables`` does, and enable tofu."""
+    set_variables(**given)
     os.environ["MXNET_GRAPH_PASS"] = "tofu"
     return Config.from_environment()
-
-
-def set_fetch(fetch: Optional[str]) -> None:
-    """Set the variable for how workers fetch, if the option is given."""
-    if fetch is not None:
-        os.environ["TOFU_FETCH"] = fetch
-
-
-def set_memory(memory: Optional[str]) -> None:
-    """Set the variable for what a worker may hold, if the option is given."""
-    if memory is not None:
-        parse_bytes(memory, "--memory")
-        os.environ["TOFU_MEMORY"] = memory
-
-
-def set_keep_fetched(size: Optional[str]) -> None:
-    """Set the variable for the memory that fetched regions may take, if the option is given."""
-    if size is not None:
-        if size.strip().lower() != AUTO:
-            parse_bytes(size, "--keep-fetched")
-        os.environ["TOFU_KEEP_FETCHED"] = size
-
-
-def set_recompute(recompute: Optional[str]) -> None:
-    """Set the variable for what is computed again, if the option is given."""
-    if recompute is not None:
-        os.environ["TOFU_RECOMPUTE"] = parse_recompute(recompute, "--recompute")

@@ -22,8 +22,11 @@ from tofu.cli.options import (
     check_script,
     describe_option,
     device_option,
+    everything_option,
     fetch_option,
+    format_option,
     keep_fetched_option,
+    layers_option,
     log_option,
     machine_option,
     objective_option,
@@ -32,11 +35,7 @@ from tofu.cli.options import (
     pin_option,
     recompute_option,
     search_option,
-    set_fetch,
-    set_keep_fetched,
-    set_memory,
-    set_recompute,
-    set_search,
+    set_variables,
     shape_option,
     switch_on,
     tell_misplaced,
@@ -148,19 +147,13 @@ class Given:
 @optimizer_option
 @click.option("--predict", is_flag=True, help="Plan a symbol file's forward pass only.")
 @batch_size_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="Tables, the JSON document of docs/formats.md, a web page, or (with --mesh) the "
+@format_option(
+    FORMATS,
+    "Tables, the JSON document of docs/formats.md, a web page, or (with --mesh) the "
     "placements as Python.",
 )
-@click.option(
-    "--all", "everything", is_flag=True, help="Text format: show every tensor and operator."
-)
-@click.option("--layers", is_flag=True, help="Text format: bytes by layer and direction.")
+@everything_option
+@layers_option
 @click.option(
     "--peak",
     is_flag=True,
@@ -230,7 +223,7 @@ def plan(**options: Any) -> None:
 
 def _plan_module(given: Given) -> None:
     """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
-    _configure_search(given)
+    set_variables(**_search_options(given))
     check_options(click.get_current_context(), _NOT_OF_MODULES)
     if given.mesh is None:
         raise ConfigError(f"tofu plan {given.target}: give the devices, such as --mesh 2,4")
@@ -299,24 +292,22 @@ def _check_optimizer(given: Given) -> None:
 
 def _configure(given: Given) -> Config:
     """Set the variables that configure tofu. Raises ConfigError for invalid values."""
-    _configure_search(given)
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
-    set_fetch(given.fetch)
-    set_memory(None if given.memory in (EXACT, ESTIMATE) else given.memory)
-    set_recompute(given.recompute)
-    set_keep_fetched(given.keep_fetched)
-    return switch_on(given.workers, given.device, given.log)
-
-
-def _configure_search(given: Given) -> None:
-    set_search(
-        given.search,
-        given.pins,
-        given.pin_file,
-        given.allow_replication,
-        given.objective,
-        given.machine,
+    return switch_on(
+        **_search_options(given),
+        fetch=given.fetch,
+        memory=None if given.memory in (EXACT, ESTIMATE) else given.memory,
+        recompute=given.recompute,
+        keep_fetched=given.keep_fetched,
+        workers=given.workers,
+        device=given.device,
+        log=given.log,
     )
+
+
+def _search_options(given: Given) -> dict[str, Any]:
+    names = ("search", "pins", "pin_file", "allow_replication", "objective", "machine")
+    return {name: getattr(given, name) for name in names}
 
 
 def _finder(given: Given) -> Callable[[], Sequence[Problem]]:

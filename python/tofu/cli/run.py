@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Optional
+from typing import Any, Optional
 
 import click
 
@@ -24,11 +24,6 @@ from tofu.cli.options import (
     pin_option,
     recompute_option,
     search_option,
-    set_fetch,
-    set_keep_fetched,
-    set_memory,
-    set_recompute,
-    set_search,
     switch_on,
     tell_misplaced,
     workers_option,
@@ -81,26 +76,13 @@ __all__ = ["run"]
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
-    workers: Optional[str],
-    device: Optional[str],
-    fetch: Optional[str],
-    log: Optional[str],
-    search: Optional[str],
-    allow_replication: bool,
-    objective: Optional[str],
-    machine: Optional[str],
-    memory: Optional[str],
-    recompute: Optional[str],
-    keep_fetched: Optional[str],
-    pins: tuple[str, ...],
-    pin_file: Optional[str],
-    plan: Optional[str],
     strict: bool,
     processes: Optional[str],
     servers: Optional[str],
     is_module: bool,
     script: str,
     args: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Run SCRIPT with ARGS like python, with its blocks partitioned.
 
@@ -109,20 +91,14 @@ def run(
     """
     if not is_module:
         check_script(script)
+    plan, search = options["plan"], options["search"]
     if plan is not None and search is not None:
         raise ConfigError(
             f"--search {search}: --plan {plan} is used instead of a search; leave one of them out"
         )
     if strict:
         os.environ["TOFU_STRICT"] = "1"
-    set_search(search, pins, pin_file, allow_replication, objective, machine)
-    if plan is not None:
-        os.environ["TOFU_PLAN"] = plan
-    set_fetch(fetch)
-    set_memory(memory)
-    set_recompute(recompute)
-    set_keep_fetched(keep_fetched)
-    switch_on(workers, device, log)
+    switch_on(**options)
     tell_misplaced(click.get_current_context(), script, args)
     sys.stdout.flush()
     line = [sys.executable, *(["-m"] if is_module else []), script, *args]

@@ -9,6 +9,7 @@ from typing import Optional
 
 import click
 
+from tofu.cli.options import everything_option, format_option, layers_option
 from tofu.errors import ConfigError
 from tofu.plans import Plan
 from tofu.plans import file as plan_file
@@ -24,18 +25,9 @@ DIFFERENT = 1  # exit status
 
 
 @click.command(short_help="Print what a saved plan holds.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "html"]),
-    default="text",
-    show_default=True,
-    help="Tables, the JSON documents in a list, or a web page.",
-)
-@click.option("--layers", is_flag=True, help="Text format: bytes by layer and direction.")
-@click.option(
-    "--all", "everything", is_flag=True, help="Text format: show every tensor and operator."
-)
+@format_option(("text", "json", "html"), "Tables, the JSON documents in a list, or a web page.")
+@layers_option
+@everything_option
 @click.option(
     "--workers", type=click.IntRange(min=1), metavar="K", help="Only plans for K workers."
 )
@@ -78,14 +70,7 @@ def show(
 @click.option(
     "--workers", type=click.IntRange(min=1), metavar="K", help="Only plans for K workers."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "html"]),
-    default="text",
-    show_default=True,
-    help="Tables, or a web page of both plans.",
-)
+@format_option(("text", "html"), "Tables, or a web page of both plans.")
 @click.argument("first", metavar="PLAN")
 @click.argument("second", metavar="PLAN")
 def diff(everything: bool, workers: Optional[int], form: str, first: str, second: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Optional
+from typing import Any, Optional
 
 import click
 
@@ -13,12 +13,11 @@ from tofu.cli.options import (
     check_devices,
     check_no_module,
     fetch_option,
+    format_option,
     log_option,
     objective_option,
     optimizer_option,
     search_option,
-    set_fetch,
-    set_search,
     switch_on,
     workers_option,
 )
@@ -47,27 +46,16 @@ __all__ = ["simulate"]
 @log_option
 @optimizer_option
 @batch_size_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("text", "json")),
-    default="text",
-    show_default=True,
-    help="Tables, or the JSON document of docs/formats.md.",
-)
+@format_option(("text", "json"), "Tables, or the JSON document of docs/formats.md.")
 @click.argument("model", metavar="MODEL")
 def simulate(
     workers: Optional[str],
     machine: str,
-    fetch: Optional[str],
-    search: Optional[str],
-    allow_replication: bool,
-    objective: Optional[str],
-    log: Optional[str],
     optimizer: str,
     batch_size: Optional[int],
     form: str,
     model: str,
+    **given: Any,
 ) -> None:
     """Simulate a training step on a machine.
 
@@ -83,13 +71,11 @@ def simulate(
 
     described = read_machine(machine)
     found = models.find(model)
-    set_search(search, (), None, allow_replication, objective, machine)
     os.environ.pop("TOFU_PLAN", None)
-    set_fetch(fetch)
     # Nothing runs, so there may be fewer GPUs here than workers.
     if workers is None and described.is_gpu:
         workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
-    config = switch_on(workers, "cpu", log)
+    config = switch_on(machine=machine, workers=workers, device="cpu", **given)
     problem = from_model(found.name, batch_size=batch_size, optimizer=_update(optimizer))
     check_devices(problem.workers, described)
     from tofu.simulate.simulation import simulate_plan

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import click
 
@@ -22,8 +22,6 @@ from tofu.cli.options import (
     fetch_option,
     log_option,
     search_option,
-    set_fetch,
-    set_search,
     switch_on,
     tell_misplaced,
     workers_option,
@@ -75,17 +73,12 @@ _MOST_STEPS = 100
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def trace(
-    workers: Optional[str],
-    device: Optional[str],
-    fetch: Optional[str],
-    log: Optional[str],
-    search: Optional[str],
-    plan: Optional[str],
     skip: int,
     steps: int,
     output: str,
     script: str,
     args: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Run SCRIPT partitioned with MXNet's profiler on, and say what bounds a training step.
 
@@ -95,11 +88,7 @@ def trace(
     check_script(script)
     check_mxnet("tofu trace", load=False)
     _check_output(Path(output), script)
-    set_search(search, (), None, False)
-    if plan is not None:
-        os.environ["TOFU_PLAN"] = plan
-    set_fetch(fetch)
-    config = switch_on(workers, device, log)
+    config = switch_on(**options)
     tell_misplaced(click.get_current_context(), script, args)
     sys.stdout.flush()
     with tempfile.TemporaryDirectory() as folder:
