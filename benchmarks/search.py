@@ -157,7 +157,7 @@ def compare(inputs: Inputs, workers: int, repeats: int) -> list[dict[str, Any]]:
         problem = json.loads(text)
         pairs = []
         for _ in range(repeats):  # alternate the two solvers
-            ours = json.loads(_core.solve_step_problem(text))
+            ours = json.loads(_core.solve(text))
             theirs = solve(problem)
             if ours["cost"] != theirs.cost:
                 raise RuntimeError(f"found {ours['cost']}, HiGHS {theirs.cost}")

@@ -591,16 +591,6 @@ def simulate(
         tofu.errors.ConfigError: the machine has too few devices, or a kind is unknown.
     """
 
-def solve_step_problem(problem: str) -> str:
-    """Solve a step's problem with the search's elimination (JSON, docs/formats.md).
-
-    Args:
-        problem: the text that `Plan.step_problem` returned.
-
-    Raises:
-        tofu.errors.PlanError: the text is not such a problem.
-    """
-
 def solve(
     problem: str,
     *,

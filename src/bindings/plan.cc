@@ -306,10 +306,6 @@ void BindPlan(py::module_* module) {
               py::arg("objective") = defaults.objective.name,
               py::arg("time") = py::none(), py::arg("on_progress") = py::none(),
               "Search the plans that trade cost against memory.");
-  module->def(
-      "solve_step_problem", &SolveStepProblem, py::arg("problem"),
-      py::call_guard<py::gil_scoped_release>(),
-      "Solve the output of Plan.step_problem with the search's own solver (JSON).");
 }
 
 }  // namespace tofu

@@ -74,8 +74,8 @@ class Listener {
   Clock::time_point next_look_ = Clock::now();
 };
 
-Json LeastLimitJson(const LimitedProblem& problem, Deadline deadline, int threads) {
-  const LeastLimit found = FindLeastLimit(problem, deadline, threads);
+Json LeastLimitJson(const ProblemText& read, Deadline deadline, int threads) {
+  const LeastLimit found = FindLeastLimit(read.problem, deadline, threads);
   if (!found.exists) return nullptr;
   Json needs = Json::array();
   for (const LeastLimit::Need& need : found.needs) {
@@ -83,7 +83,7 @@ Json LeastLimitJson(const LimitedProblem& problem, Deadline deadline, int thread
   }
   return {{"bytes", OrNull(Known(found.least, kUnlimited))},
           {"bound", found.bound},
-          {"moment", found.moment},
+          {"moment", read.moments.empty() ? 0 : read.moments[found.moment]},
           {"needs", std::move(needs)}};
 }
 
@@ -91,8 +91,9 @@ std::string SolveText(const std::string& text, std::optional<int64_t> limit,
                       double time_limit_s, int threads,
                       const std::optional<py::function>& on_progress) {
   const py::gil_scoped_release unlock;
-  LimitedProblem problem = ReadProblem(text);
-  if (limit) problem.limit = *limit < 0 ? kUnlimited : *limit;
+  ProblemText read = ReadProblem(text);
+  ChoiceProblem& problem = read.problem;
+  if (limit) problem.SetLimit(*limit < 0 ? kUnlimited : *limit);
   Listener listener(on_progress);
   SolveOptions options;
   options.threads = threads;
@@ -109,13 +110,13 @@ std::string SolveText(const std::string& text, std::optional<int64_t> limit,
                {"status", NameOf(result.status)},
                {"cost", OrNull(Known(result.cost, kForbidden))},
                {"bound", OrNull(Known(result.bound, kForbidden))},
-               {"limit", OrNull(Known(problem.limit, kUnlimited))},
+               {"limit", OrNull(Known(problem.Limit(), kUnlimited))},
                {"peak_bytes", found ? Json(problem.PeakBytes(result.values)) : Json()},
                {"values", found ? Json(result.values) : Json()},
                {"nodes", result.nodes},
                {"cpu_seconds", seconds}};
   if (result.status == SolveStatus::kInfeasible) {
-    json["least_limit"] = LeastLimitJson(problem, After(time_limit_s), threads);
+    json["least_limit"] = LeastLimitJson(read, After(time_limit_s), threads);
   }
   return json.dump();
 }

@@ -27,7 +27,7 @@ constexpr size_t kMaxOpen = 20000;
 
 class Search {
  public:
-  Search(const CoreProblem& core, const BranchOptions& options)
+  Search(const ChoiceProblem& core, const BranchOptions& options)
       : core_(core),
         options_(options),
         top_(std::min(options.top, core.HighestCost() + 1)) {
@@ -172,7 +172,7 @@ class Search {
     return true;
   }
 
-  const CoreProblem& core_;
+  const ChoiceProblem& core_;
   const BranchOptions& options_;
   uint64_t num_improvements_ = 0;
   double num_fruitless_ = 0;
@@ -189,7 +189,7 @@ class Search {
 
 }  // namespace
 
-BranchResult BranchAndBound(const CoreProblem& core, const BranchOptions& options) {
+BranchResult BranchAndBound(const ChoiceProblem& core, const BranchOptions& options) {
   return Search(core, options).Run();
 }
 

@@ -21,7 +21,7 @@
 #include <limits>
 #include <vector>
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 #include "solver/deadline.h"
 
 namespace tofu {
@@ -47,7 +47,7 @@ struct BranchResult {
   int64_t nodes = 0;
 };
 
-BranchResult BranchAndBound(const CoreProblem& core, const BranchOptions& options);
+BranchResult BranchAndBound(const ChoiceProblem& core, const BranchOptions& options);
 
 }  // namespace tofu
 

@@ -34,7 +34,7 @@ void MinPlus(const double* table, const double* taken, int rows, int columns,
 
 }  // namespace
 
-DualAscent::DualAscent(const CoreProblem& core, int64_t top)
+DualAscent::DualAscent(const ChoiceProblem& core, int64_t top)
     : core_(core), highest_(top) {
   // Of a top of 0, as of 1: it has no scale of its own.
   const auto scaled = static_cast<double>(std::max<int64_t>(top, 1));
@@ -47,14 +47,14 @@ DualAscent::DualAscent(const CoreProblem& core, int64_t top)
   after_.resize(count);
   // Equal tables once: [rows], straight and turned.
   std::map<std::pair<const std::vector<int64_t>*, int>, const double*> known;
-  for (const CoreProblem::Edge& edge : core.edges) {
-    const int rows = core.domain[edge.a];
-    const int columns = core.domain[edge.b];
-    const double*& from_a = known[{&edge.cost.vector(), rows}];
-    if (from_a == nullptr) from_a = AddTable(edge.cost, rows, columns);
-    const double* from_b = from_a + edge.cost.size();
-    after_[edge.a].push_back({edge.b, from_b, num_taken_, num_taken_ + rows});
-    before_[edge.b].push_back({edge.a, from_a, num_taken_ + rows, num_taken_});
+  for (const ChoiceProblem::Pair& pair : core.pairs) {
+    const int rows = core.domain[pair.a];
+    const int columns = core.domain[pair.b];
+    const double*& from_a = known[{&pair.cost.vector(), rows}];
+    if (from_a == nullptr) from_a = AddTable(pair.cost, rows, columns);
+    const double* from_b = from_a + pair.cost.size();
+    after_[pair.a].push_back({pair.b, from_b, num_taken_, num_taken_ + rows});
+    before_[pair.b].push_back({pair.a, from_a, num_taken_ + rows, num_taken_});
     num_taken_ += rows + columns;
   }
 }
@@ -251,7 +251,7 @@ void DualAscent::SetPrices(std::vector<double> prices, DualState* state) const {
     for (int x = 0; x < core_.domain[v]; ++x) {
       if (node[x] == kRemoved) continue;
       double now = 0;
-      for (const CoreProblem::Segment& segment : core_.segments[v]) {
+      for (const ChoiceProblem::Segment& segment : core_.segments[v]) {
         now += (sum[segment.end] - sum[segment.begin]) *
                static_cast<double>(segment.bytes[x]);
       }

@@ -30,7 +30,7 @@
 #include <limits>
 #include <vector>
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 #include "solver/reduce_core.h"
 
 namespace tofu {
@@ -39,7 +39,7 @@ namespace tofu {
 // start at first_value(v).
 struct DualState {
   std::vector<double> node;     // c_v
-  std::vector<double> taken;    // cost that each end of an edge took from its table
+  std::vector<double> taken;    // cost that each end of a pair took from its table
   std::vector<double> penalty;  // cost that the prices add to u_v
   std::vector<double> prices;   // [moment]
   double price_constant = 0;    // at least the sum of price * capacity
@@ -52,7 +52,7 @@ struct DualState {
 class DualAscent {
  public:
   // `top` is the highest that will be used. The core must outlive this object.
-  DualAscent(const CoreProblem& core, int64_t top);
+  DualAscent(const ChoiceProblem& core, int64_t top);
 
   // A state that looks only for choices that cost less than `top`.
   DualState Start(int64_t top) const;
@@ -87,7 +87,7 @@ class DualAscent {
  private:
   static constexpr double kRemoved = std::numeric_limits<double>::infinity();
 
-  // An edge as one of its ends sees it.
+  // A pair as one of its ends sees it.
   struct End {
     int other = 0;
     const double* table = nullptr;  // [x_other][x_own]
@@ -105,12 +105,12 @@ class DualAscent {
   void Normalize(DualState* state) const;
   void Share(int v, const std::vector<End>& after, size_t parts, DualState* state) const;
 
-  const CoreProblem& core_;
+  const ChoiceProblem& core_;
   int64_t highest_;                         // dearer is as dear
   int exponent_ = 0;                        // of the scale
   std::vector<int> first_value_;            // [variable], one more at the end
   std::deque<std::vector<double>> tables_;  // each both ways round
-  std::vector<std::vector<End>> before_;    // [variable]: edges to lower ones
+  std::vector<std::vector<End>> before_;    // [variable]: pairs to lower ones
   std::vector<std::vector<End>> after_;
   int num_taken_ = 0;
 };

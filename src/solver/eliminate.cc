@@ -26,7 +26,7 @@ constexpr int64_t kTinyTable = 64;
 // if there is no incumbent; otherwise some variables keep the incumbent's values.
 class Eliminator {
  public:
-  Eliminator(const PairwiseProblem& problem, const std::vector<int>& order,
+  Eliminator(const ChoiceProblem& problem, const std::vector<int>& order,
              const EliminateOptions& options, TablePool* pool)
       : problem_(problem),
         domain_(problem.domain),
@@ -65,7 +65,7 @@ class Eliminator {
       if (problem_.unary[v].empty()) continue;
       PutKnown({static_cast<int>(v)}, pool_->Intern(problem_.unary[v]));
     }
-    for (const PairwiseProblem::Pair& pair : problem_.pairs) {
+    for (const ChoiceProblem::Pair& pair : problem_.pairs) {
       PutKnown({std::min(pair.a, pair.b), std::max(pair.a, pair.b)},
                pool_->InternPair(pair.cost, domain_[pair.b], pair.a > pair.b));
     }
@@ -174,7 +174,7 @@ class Eliminator {
     return best;
   }
 
-  const PairwiseProblem& problem_;
+  const ChoiceProblem& problem_;
   const std::vector<int>& domain_;
   const std::vector<int>& order_;
   const EliminateOptions& options_;
@@ -186,7 +186,7 @@ class Eliminator {
   bool exact_ = true;
 };
 
-void ImproveByRounds(const PairwiseProblem& problem, const std::vector<int>& order,
+void ImproveByRounds(const ChoiceProblem& problem, const std::vector<int>& order,
                      EliminateOptions options, TablePool* pool, EliminateResult* result) {
   options.max_table = std::min(options.max_table, kSmallTable);
   std::vector<int> times_fixed(order.size(), 0);
@@ -195,7 +195,7 @@ void ImproveByRounds(const PairwiseProblem& problem, const std::vector<int>& ord
     if (result->cost == result->lower_bound || IsPast(options.deadline)) return;
     std::vector<int> values =
         Eliminator(problem, order, options, pool).Improve(result->values, &times_fixed);
-    const int64_t cost = problem.Cost(values);
+    const int64_t cost = problem.Sum(values);
     TOFU_CHECK(cost <= result->cost)
         << "an improvement from " << result->cost << " to " << cost;
     fruitless = cost < result->cost ? 0 : fruitless + 1;
@@ -206,12 +206,12 @@ void ImproveByRounds(const PairwiseProblem& problem, const std::vector<int>& ord
 
 // Decides one variable at a time, each as is best with those before it. The lower
 // bound is only the sum of the tables' least cells.
-EliminateResult DecideInTurn(const PairwiseProblem& problem) {
+EliminateResult DecideInTurn(const ChoiceProblem& problem) {
   EliminateResult result;
   const size_t count = problem.domain.size();
-  std::vector<std::vector<const PairwiseProblem::Pair*>> back(count);
+  std::vector<std::vector<const ChoiceProblem::Pair*>> back(count);
   result.lower_bound = problem.constant;
-  for (const PairwiseProblem::Pair& pair : problem.pairs) {
+  for (const ChoiceProblem::Pair& pair : problem.pairs) {
     back[std::max(pair.a, pair.b)].push_back(&pair);
     const std::vector<int64_t>& cells = pair.cost.vector();
     result.lower_bound += *std::min_element(cells.begin(), cells.end());
@@ -221,7 +221,7 @@ EliminateResult DecideInTurn(const PairwiseProblem& problem) {
     std::vector<int64_t> costs = problem.unary[v];
     costs.resize(static_cast<size_t>(problem.domain[v]), 0);
     result.lower_bound += *std::min_element(costs.begin(), costs.end());
-    for (const PairwiseProblem::Pair* pair : back[v]) {
+    for (const ChoiceProblem::Pair* pair : back[v]) {
       const bool is_a = pair->a == static_cast<int>(v);
       const int other = result.values[is_a ? pair->b : pair->a];
       const int width = problem.domain[pair->b];
@@ -232,7 +232,7 @@ EliminateResult DecideInTurn(const PairwiseProblem& problem) {
     result.values[v] =
         static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin());
   }
-  result.cost = problem.Cost(result.values);
+  result.cost = problem.Sum(result.values);
   return result;
 }
 
@@ -243,13 +243,13 @@ EliminateStatus StatusOf(const EliminateResult& result) {
 
 }  // namespace
 
-EliminationCache::Plan& EliminationCache::PlanOf(const PairwiseProblem& problem,
+EliminationCache::Plan& EliminationCache::PlanOf(const ChoiceProblem& problem,
                                                  int64_t max_table, Deadline deadline) {
   const auto fits = [&](const Plan& plan) {
     return plan.max_table == max_table && plan.domain == problem.domain &&
            std::equal(plan.edges.begin(), plan.edges.end(), problem.pairs.begin(),
                       problem.pairs.end(),
-                      [](std::pair<int, int> edge, const PairwiseProblem::Pair& pair) {
+                      [](std::pair<int, int> edge, const ChoiceProblem::Pair& pair) {
                         return edge.first == pair.a && edge.second == pair.b;
                       });
   };
@@ -258,7 +258,7 @@ EliminationCache::Plan& EliminationCache::PlanOf(const PairwiseProblem& problem,
   Plan plan;
   plan.domain = problem.domain;
   plan.max_table = max_table;
-  for (const PairwiseProblem::Pair& pair : problem.pairs) {
+  for (const ChoiceProblem::Pair& pair : problem.pairs) {
     plan.edges.emplace_back(pair.a, pair.b);
   }
   plan.order = MinFillOrder(plan.domain, plan.edges, max_table, deadline);
@@ -270,7 +270,7 @@ EliminationCache::Plan& EliminationCache::PlanOf(const PairwiseProblem& problem,
   return plans_.back();
 }
 
-EliminateResult Eliminate(const PairwiseProblem& problem, const EliminateOptions& options,
+EliminateResult Eliminate(const ChoiceProblem& problem, const EliminateOptions& options,
                           EliminationCache* cache) {
   EliminationCache own;
   if (cache == nullptr) cache = &own;
@@ -287,7 +287,7 @@ EliminateResult Eliminate(const PairwiseProblem& problem, const EliminateOptions
   if (plan.schedule &&
       plan.schedule->Run(problem, options.max_work, options.deadline, &cache->pool(),
                          &result.values, &result.lower_bound)) {
-    result.cost = problem.Cost(result.values);
+    result.cost = problem.Sum(result.values);
     TOFU_CHECK(result.cost == result.lower_bound)
         << "eliminated to " << result.lower_bound << ", but the values cost "
         << result.cost;
@@ -297,7 +297,7 @@ EliminateResult Eliminate(const PairwiseProblem& problem, const EliminateOptions
   if (plan.schedule && !IsPast(options.deadline)) return result;  // too much work
   Eliminator eliminator(problem, plan.order.order, options, &cache->pool());
   result.values = eliminator.Run();
-  result.cost = problem.Cost(result.values);
+  result.cost = problem.Sum(result.values);
   result.lower_bound = eliminator.lower_bound();
   TOFU_CHECK(!eliminator.exact() || result.cost == result.lower_bound)
       << "eliminated to " << result.lower_bound << ", but the values cost "

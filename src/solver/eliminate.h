@@ -3,8 +3,7 @@
 // section 5.1) is the special case in which every elimination leaves a table
 // over one neighbour; fork-join and other graphs need no special treatment.
 //
-// Input:      a PairwiseProblem: minimise, over x_v in 0 .. domain[v] - 1,
-//               constant + sum_v unary_v(x_v) + sum_(a,b) pair_ab(x_a, x_b).
+// Input:      a problem without memory, whose costs add up to less than 2^62.
 // Output:     values, their cost, a lower bound on every cost, and a status.
 // Recurrence: eliminating v replaces the tables T_1 .. T_r that mention v by
 //               M(x_U) = min over x_v of sum_j T_j,
@@ -39,11 +38,11 @@
 #include <utility>
 #include <vector>
 
+#include "solver/choice_problem.h"
 #include "solver/cost_table.h"
 #include "solver/deadline.h"
 #include "solver/elimination_order.h"
 #include "solver/elimination_schedule.h"
-#include "solver/pairwise_problem.h"
 
 namespace tofu {
 
@@ -60,7 +59,7 @@ class EliminationCache {
   };
 
   TablePool& pool() { return pool_; }
-  Plan& PlanOf(const PairwiseProblem& problem, int64_t max_table, Deadline deadline);
+  Plan& PlanOf(const ChoiceProblem& problem, int64_t max_table, Deadline deadline);
 
  private:
   TablePool pool_;
@@ -85,7 +84,7 @@ struct EliminateResult {
 };
 
 // `cache` may be null.
-EliminateResult Eliminate(const PairwiseProblem& problem, const EliminateOptions& options,
+EliminateResult Eliminate(const ChoiceProblem& problem, const EliminateOptions& options,
                           EliminationCache* cache = nullptr);
 
 }  // namespace tofu

@@ -15,35 +15,35 @@ bool HasAbove(const std::vector<int64_t>& cells, int64_t top) {
   return std::any_of(cells.begin(), cells.end(), [top](int64_t c) { return c > top; });
 }
 
-SharedCells AtMost(const SharedCells& cells, int64_t top) {
-  if (!HasAbove(cells.vector(), top)) return cells;
-  std::vector<int64_t> cut = cells.vector();
-  for (int64_t& cell : cut) cell = std::min(cell, top);
-  return cut;
+// The core with costs of at most `top`. It has its own tables only where costs are above.
+ChoiceProblem AtMost(ChoiceProblem core, int64_t top) {
+  for (std::vector<int64_t>& unary : core.unary) {
+    for (int64_t& cell : unary) cell = std::min(cell, top);
+  }
+  std::map<const std::vector<int64_t>*, SharedCells> lowered;  // what equal tables become
+  for (ChoiceProblem::Pair& pair : core.pairs) {
+    const auto [it, is_new] = lowered.try_emplace(&pair.cost.vector(), pair.cost);
+    if (is_new && HasAbove(pair.cost.vector(), top)) {
+      std::vector<int64_t> cells = pair.cost.vector();
+      for (int64_t& cell : cells) cell = std::min(cell, top);
+      it->second = std::move(cells);
+    }
+    pair.cost = it->second;
+  }
+  return core;
 }
 
 }  // namespace
 
-std::optional<std::vector<int>> EliminateCore(const CoreProblem& core, int64_t top,
+std::optional<std::vector<int>> EliminateCore(const ChoiceProblem& core, int64_t top,
                                               double max_work, Deadline deadline,
                                               EliminationCache* cache) {
   if (!core.capacity.empty()) return std::nullopt;
   if (core.domain.empty()) return std::vector<int>();
   // Sums must not overflow, so costs above the top count as the top.
-  const int64_t terms = static_cast<int64_t>(core.domain.size() + core.edges.size()) + 1;
+  const int64_t terms = static_cast<int64_t>(core.domain.size() + core.pairs.size()) + 1;
   if (top > (int64_t{1} << 62) / terms) return std::nullopt;
-  PairwiseProblem problem;
-  std::map<const std::vector<int64_t>*, SharedCells> shared;  // what equal tables become
-  for (size_t v = 0; v < core.domain.size(); ++v) {
-    problem.AddVariable(core.domain[v]);
-    problem.unary[v] = core.unary[v];
-    for (int64_t& cell : problem.unary[v]) cell = std::min(cell, top);
-  }
-  for (const CoreProblem::Edge& edge : core.edges) {
-    const auto [it, is_new] = shared.try_emplace(&edge.cost.vector());
-    if (is_new) it->second = AtMost(edge.cost, top);
-    problem.pairs.push_back({edge.a, edge.b, it->second});
-  }
+  const ChoiceProblem problem = AtMost(core, top);
   EliminationCache own;
   if (cache == nullptr) cache = &own;
   const EliminationCache::Plan& plan = cache->PlanOf(problem, kMaxTable, deadline);

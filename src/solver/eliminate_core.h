@@ -13,13 +13,13 @@
 #include <optional>
 #include <vector>
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 #include "solver/deadline.h"
 #include "solver/eliminate.h"
 
 namespace tofu {
 
-std::optional<std::vector<int>> EliminateCore(const CoreProblem& core, int64_t top,
+std::optional<std::vector<int>> EliminateCore(const ChoiceProblem& core, int64_t top,
                                               double max_work, Deadline deadline,
                                               EliminationCache* cache = nullptr);
 

@@ -82,7 +82,7 @@ void EliminationSchedule::AddStep(int v, const std::vector<int>& tables,
                     tables.size()});
 }
 
-bool EliminationSchedule::Run(const PairwiseProblem& problem, double max_work,
+bool EliminationSchedule::Run(const ChoiceProblem& problem, double max_work,
                               Deadline deadline, TablePool* pool,
                               std::vector<int>* values, int64_t* least) {
   const size_t num_variables = domain_.size();
@@ -96,7 +96,7 @@ bool EliminationSchedule::Run(const PairwiseProblem& problem, double max_work,
   for (const std::vector<int64_t>& unary : problem.unary) {
     add(unary.empty() ? TablePool::Known() : pool->Intern(unary));
   }
-  for (const PairwiseProblem::Pair& pair : problem.pairs) {
+  for (const ChoiceProblem::Pair& pair : problem.pairs) {
     add(pool->InternPair(pair.cost, domain_[pair.b], pair.a > pair.b));
   }
   for (size_t i = 0; i < steps_.size(); ++i) {

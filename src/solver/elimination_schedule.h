@@ -2,7 +2,7 @@
 // that does not depend on the costs. Searches over one graph pose problems that differ
 // only in their costs, so one schedule serves them all.
 //
-// Input:      the structure of a PairwiseProblem, and an order of its variables.
+// Input:      the structure of a ChoiceProblem, and an order of its variables.
 // Output:     the same values and the same bound as bucket elimination in that
 //             order; ties go to the lowest value.
 // Position:   a part of eliminate, for orders in which no table gets too large.
@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "solver/choice_problem.h"
 #include "solver/cost_table.h"
 #include "solver/deadline.h"
-#include "solver/pairwise_problem.h"
 
 namespace tofu {
 
@@ -34,7 +34,7 @@ class EliminationSchedule {
   // Sets the best values of `problem` and their cost. Returns false and sets nothing if
   // the deadline passes first, or the tables that the pool does not know yet need more
   // additions than `max_work`. `pool` must be the one given to the constructor.
-  bool Run(const PairwiseProblem& problem, double max_work, Deadline deadline,
+  bool Run(const ChoiceProblem& problem, double max_work, Deadline deadline,
            TablePool* pool, std::vector<int>* values, int64_t* least);
 
  private:

@@ -21,7 +21,7 @@ constexpr int64_t kMaxCoarseness = 64;  // ratio of the scale's top to the prese
 
 // Removes values that do not fit even if all other variables use the least they can.
 void RemoveUnfit(const SearchPart& part, DualState* state) {
-  const CoreProblem& core = part.core;
+  const ChoiceProblem& core = part.core;
   const int count = core.num_variables();
   bool changed = !core.capacity.empty();
   while (changed) {
@@ -29,7 +29,7 @@ void RemoveUnfit(const SearchPart& part, DualState* state) {
     std::vector<int64_t> room = core.capacity;
     std::vector<std::vector<int64_t>> least(count);
     for (int v = 0; v < count; ++v) {
-      for (const CoreProblem::Segment& segment : core.segments[v]) {
+      for (const ChoiceProblem::Segment& segment : core.segments[v]) {
         int64_t bytes = kUnlimited;
         for (int x = 0; x < core.domain[v]; ++x) {
           if (!part.ascent.IsRemoved(*state, v, x)) {
@@ -45,7 +45,7 @@ void RemoveUnfit(const SearchPart& part, DualState* state) {
     if (state->empty) return;
     for (int v = 0; v < count; ++v) {
       for (size_t s = 0; s < core.segments[v].size(); ++s) {
-        const CoreProblem::Segment& segment = core.segments[v][s];
+        const ChoiceProblem::Segment& segment = core.segments[v][s];
         const int64_t most =
             *std::min_element(room.begin() + segment.begin, room.begin() + segment.end) +
             least[v][s];
@@ -165,7 +165,7 @@ class Expansion {
     Take(part.core, values, part.lift);
   }
 
-  void Take(const CoreProblem& core, const std::vector<int>& values, const Lift& lift) {
+  void Take(const ChoiceProblem& core, const std::vector<int>& values, const Lift& lift) {
     const int64_t cost = core.Cost(values);
     if (cost >= top_ || !core.Fits(values)) return;
     top_ = cost;
@@ -209,7 +209,7 @@ class Expansion {
   }
 
   // Goes on with another core, or with this one on a finer scale.
-  void Renew(CoreProblem core, Lift lift, std::vector<double> prices) {
+  void Renew(ChoiceProblem core, Lift lift, std::vector<double> prices) {
     const int old_exponent = node_.part->ascent.exponent();
     node_.known_bound = node_.bound();
     node_.part = std::make_shared<SearchPart>(std::move(core), std::move(lift), top_);

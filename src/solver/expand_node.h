@@ -28,7 +28,7 @@
 #include <utility>
 #include <vector>
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 #include "solver/deadline.h"
 #include "solver/dual_ascent.h"
 
@@ -36,12 +36,12 @@ namespace tofu {
 
 // A core that nodes share, and how to turn its values into values of the given core.
 struct SearchPart {
-  SearchPart(CoreProblem given, Lift given_lift, int64_t top)
+  SearchPart(ChoiceProblem given, Lift given_lift, int64_t top)
       : core(std::move(given)), lift(std::move(given_lift)), ascent(core, top) {
     num_values = ascent.first_value(core.num_variables());
   }
 
-  CoreProblem core;
+  ChoiceProblem core;
   Lift lift;
   DualAscent ascent;
   int num_values;

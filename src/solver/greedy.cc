@@ -12,7 +12,7 @@ constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 class Greedy {
  public:
-  explicit Greedy(const PairwiseProblem& problem)
+  explicit Greedy(const ChoiceProblem& problem)
       : problem_(problem),
         pairs_(problem.domain.size()),
         values_(problem.domain.size(), -1) {
@@ -38,7 +38,7 @@ class Greedy {
   }
 
  private:
-  static int Other(const PairwiseProblem::Pair& pair, int v) {
+  static int Other(const ChoiceProblem::Pair& pair, int v) {
     return pair.a == v ? pair.b : pair.a;
   }
 
@@ -65,7 +65,7 @@ class Greedy {
 
   // The cost between `v`, whose value is set, and its neighbour: with the neighbour's
   // value if it is decided, otherwise with its best value.
-  int64_t PairCost(const PairwiseProblem::Pair& pair, int v, bool ahead) {
+  int64_t PairCost(const ChoiceProblem::Pair& pair, int v, bool ahead) {
     const int other = Other(pair, v);
     if (values_[other] >= 0) return Cell(pair);
     int64_t least = kNone;
@@ -81,18 +81,18 @@ class Greedy {
     return least;
   }
 
-  int64_t Cell(const PairwiseProblem::Pair& pair) const {
+  int64_t Cell(const ChoiceProblem::Pair& pair) const {
     return pair.cost[values_[pair.a] * problem_.domain[pair.b] + values_[pair.b]];
   }
 
-  const PairwiseProblem& problem_;
+  const ChoiceProblem& problem_;
   std::vector<std::vector<size_t>> pairs_;  // [variable]
   std::vector<int> values_;                 // [variable]: -1 while undecided
 };
 
 }  // namespace
 
-std::vector<int> DecideGreedily(const PairwiseProblem& problem,
+std::vector<int> DecideGreedily(const ChoiceProblem& problem,
                                 const std::vector<int>& tensors) {
   return Greedy(problem).Run(tensors);
 }

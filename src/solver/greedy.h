@@ -20,7 +20,7 @@
 
 namespace tofu {
 
-std::vector<int> DecideGreedily(const PairwiseProblem& problem,
+std::vector<int> DecideGreedily(const ChoiceProblem& problem,
                                 const std::vector<int>& tensors);
 
 }  // namespace tofu

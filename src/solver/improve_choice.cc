@@ -26,16 +26,16 @@ size_t Draw(std::mt19937_64* random, size_t bound) {
 
 class Neighbourhood {
  public:
-  Neighbourhood(const CoreProblem& core, const std::vector<int>& values, uint64_t seed)
+  Neighbourhood(const ChoiceProblem& core, const std::vector<int>& values, uint64_t seed)
       : core_(core),
         random_(seed),
         max_values_(kMaxValues[seed % kMaxValues.size()]),
-        edges_of_(core.domain.size()),
+        pairs_of_(core.domain.size()),
         is_free_(core.domain.size(), 0),
         load_(core.Load(values)) {
-    for (const CoreProblem::Edge& edge : core.edges) {
-      edges_of_[edge.a].push_back(edge.b);
-      edges_of_[edge.b].push_back(edge.a);
+    for (const ChoiceProblem::Pair& pair : core.pairs) {
+      pairs_of_[pair.a].push_back(pair.b);
+      pairs_of_[pair.b].push_back(pair.a);
     }
   }
 
@@ -44,7 +44,7 @@ class Neighbourhood {
     Free(static_cast<int>(Draw(&random_, core_.domain.size())));
     for (size_t next = 0; next < queue_.size() && num_values_ < max_values_; ++next) {
       const int v = queue_[next];
-      std::vector<int> neighbours = edges_of_[v];
+      std::vector<int> neighbours = pairs_of_[v];
       AddThroughMoment(v, &neighbours);
       for (size_t i = neighbours.size(); i > 1; --i) {
         std::swap(neighbours[i - 1], neighbours[Draw(&random_, i)]);
@@ -65,7 +65,7 @@ class Neighbourhood {
   // Variables that use memory at the moment of v that is nearest to its capacity.
   void AddThroughMoment(int v, std::vector<int>* neighbours) {
     int fullest = -1;
-    for (const CoreProblem::Segment& segment : core_.segments[v]) {
+    for (const ChoiceProblem::Segment& segment : core_.segments[v]) {
       for (int t = segment.begin; t < segment.end; ++t) {
         if (fullest < 0 || Left(t) < Left(fullest)) fullest = t;
       }
@@ -76,7 +76,7 @@ class Neighbourhood {
     int added = 0;
     for (size_t i = 0; i < count && added < kMaxThroughMoment; ++i) {
       const int u = static_cast<int>((first + i) % count);
-      for (const CoreProblem::Segment& segment : core_.segments[u]) {
+      for (const ChoiceProblem::Segment& segment : core_.segments[u]) {
         if (segment.begin > fullest || segment.end <= fullest) continue;
         neighbours->push_back(u);
         ++added;
@@ -86,10 +86,10 @@ class Neighbourhood {
 
   int64_t Left(int t) const { return core_.capacity[t] - load_[t]; }
 
-  const CoreProblem& core_;
+  const ChoiceProblem& core_;
   std::mt19937_64 random_;
   const int max_values_;
-  std::vector<std::vector<int>> edges_of_;
+  std::vector<std::vector<int>> pairs_of_;
   std::vector<char> is_free_;
   std::vector<int64_t> load_;
   std::vector<int> queue_;
@@ -98,7 +98,7 @@ class Neighbourhood {
 
 }  // namespace
 
-std::optional<std::vector<int>> ImproveChoice(const CoreProblem& core,
+std::optional<std::vector<int>> ImproveChoice(const ChoiceProblem& core,
                                               const std::vector<int>& values,
                                               int64_t cost,
                                               const ImproveOptions& options) {

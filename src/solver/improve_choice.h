@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 #include "solver/deadline.h"
 
 namespace tofu {
@@ -27,7 +27,7 @@ struct ImproveOptions {
   Deadline deadline = Deadline::max();
 };
 
-std::optional<std::vector<int>> ImproveChoice(const CoreProblem& core,
+std::optional<std::vector<int>> ImproveChoice(const ChoiceProblem& core,
                                               const std::vector<int>& values,
                                               int64_t cost,
                                               const ImproveOptions& options);

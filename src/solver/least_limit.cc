@@ -16,44 +16,32 @@ std::vector<int64_t> OnlyForbidden(const std::vector<int64_t>& costs) {
   return result;
 }
 
-LimitedProblem Feasibility(const LimitedProblem& problem) {
-  LimitedProblem result;
-  result.uses = problem.uses;
-  result.costs.domain = problem.costs.domain;
-  for (const std::vector<int64_t>& unary : problem.costs.unary) {
-    result.costs.unary.push_back(OnlyForbidden(unary));
-  }
+// The problem with costs that only tell which choices are allowed.
+ChoiceProblem Feasibility(ChoiceProblem problem) {
+  problem.constant = 0;
+  for (std::vector<int64_t>& unary : problem.unary) unary = OnlyForbidden(unary);
   std::map<const std::vector<int64_t>*, SharedCells> known;
-  for (const PairwiseProblem::Pair& pair : problem.costs.pairs) {
+  const std::vector<ChoiceProblem::Pair> given = problem.pairs;  // keeps addresses in use
+  for (ChoiceProblem::Pair& pair : problem.pairs) {
     const auto [it, is_new] = known.try_emplace(&pair.cost.vector());
     if (is_new) it->second = OnlyForbidden(pair.cost.vector());
-    result.costs.pairs.push_back({pair.a, pair.b, it->second});
+    pair.cost = it->second;
   }
-  return result;
+  return problem;
 }
 
 // Adds the first moment at which the values use most, and what is alive then.
-void AddNeeds(const LimitedProblem& problem, LeastLimit* result) {
-  std::map<int64_t, int64_t> change;
-  for (const LimitedProblem::Use& use : problem.uses) {
-    if (use.begin >= use.end) continue;
-    change[use.begin] += use.bytes[result->values[use.variable]];
-    change[use.end] -= use.bytes[result->values[use.variable]];
-  }
-  int64_t now = 0;
-  for (const auto& [moment, bytes] : change) {
-    now += bytes;
-    if (now != result->least) continue;
-    result->moment = moment;
-    break;
-  }
-  std::map<int, int64_t> bytes_of;
-  for (const LimitedProblem::Use& use : problem.uses) {
-    if (use.begin > result->moment || use.end <= result->moment) continue;
-    bytes_of[use.variable] += use.bytes[result->values[use.variable]];
-  }
-  for (const auto& [v, bytes] : bytes_of) {
-    if (bytes > 0) result->needs.push_back({v, bytes});
+void AddNeeds(const ChoiceProblem& problem, LeastLimit* result) {
+  const std::vector<int64_t> load = problem.Load(result->values);
+  const auto fullest = std::find(load.begin(), load.end(), result->least);
+  if (fullest == load.end()) return;  // nothing uses memory
+  result->moment = static_cast<int>(fullest - load.begin());
+  for (int v = 0; v < problem.num_variables(); ++v) {
+    for (const ChoiceProblem::Segment& segment : problem.segments[v]) {
+      if (segment.begin > result->moment || segment.end <= result->moment) continue;
+      const int64_t bytes = segment.bytes[result->values[v]];
+      if (bytes > 0) result->needs.push_back({v, bytes});
+    }
   }
   std::stable_sort(result->needs.begin(), result->needs.end(),
                    [](const LeastLimit::Need& a, const LeastLimit::Need& b) {
@@ -63,29 +51,30 @@ void AddNeeds(const LimitedProblem& problem, LeastLimit* result) {
 
 }  // namespace
 
-LeastLimit FindLeastLimit(const LimitedProblem& problem, Deadline deadline, int threads) {
-  LimitedProblem question = Feasibility(problem);
+LeastLimit FindLeastLimit(const ChoiceProblem& problem, Deadline deadline, int threads) {
+  ChoiceProblem question = Feasibility(problem);
   SolveOptions options;
   options.deadline = deadline;
   options.threads = threads;
   LeastLimit result;
-  question.limit = kUnlimited;
+  int64_t limit = kUnlimited;
   while (result.bound < result.least) {
+    question.SetLimit(limit);
     const SolveResult answer = Solve(question, options);
-    if (!answer.values.empty() || question.costs.domain.empty()) {
+    if (!answer.values.empty() || question.domain.empty()) {
       result.values = answer.values;
       result.least = problem.PeakBytes(result.values);
     } else if (answer.status == SolveStatus::kInfeasible) {
-      if (question.limit == kUnlimited) {
+      if (limit == kUnlimited) {
         result.exists = false;
         return result;
       }
-      result.bound = question.limit + 1;
+      result.bound = limit + 1;
     } else {
       break;  // time is up
     }
-    question.limit = result.bound + (result.least - result.bound) / 2;
-    if (question.limit == result.least) question.limit = result.least - 1;
+    limit = result.bound + (result.least - result.bound) / 2;
+    if (limit == result.least) limit = result.least - 1;
   }
   if (result.least < kUnlimited) AddNeeds(problem, &result);
   return result;

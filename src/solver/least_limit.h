@@ -16,8 +16,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "solver/choice_problem.h"
 #include "solver/deadline.h"
-#include "solver/limited_problem.h"
 
 namespace tofu {
 
@@ -31,11 +31,11 @@ struct LeastLimit {
   int64_t least = kUnlimited;  // kUnlimited: no choice was found in time
   int64_t bound = 0;
   std::vector<int> values;
-  int64_t moment = 0;
+  int moment = 0;
   std::vector<Need> needs;
 };
 
-LeastLimit FindLeastLimit(const LimitedProblem& problem, Deadline deadline, int threads);
+LeastLimit FindLeastLimit(const ChoiceProblem& problem, Deadline deadline, int threads);
 
 }  // namespace tofu
 

@@ -6,21 +6,21 @@
 namespace tofu {
 namespace {
 
-using Segment = CoreProblem::Segment;
+using Segment = ChoiceProblem::Segment;
 
 constexpr int kMaxRounds = 50;
 
 class Search {
  public:
-  Search(const CoreProblem& core, std::vector<int> values, Deadline deadline)
+  Search(const ChoiceProblem& core, std::vector<int> values, Deadline deadline)
       : core_(core),
         deadline_(deadline),
         values_(std::move(values)),
         load_(core.Load(values_)),
-        edges_of_(core.domain.size()) {
-    for (const CoreProblem::Edge& edge : core.edges) {
-      edges_of_[edge.a].push_back(&edge);
-      edges_of_[edge.b].push_back(&edge);
+        pairs_of_(core.domain.size()) {
+    for (const ChoiceProblem::Pair& pair : core.pairs) {
+      pairs_of_[pair.a].push_back(&pair);
+      pairs_of_[pair.b].push_back(&pair);
     }
   }
 
@@ -37,12 +37,12 @@ class Search {
   // The cost of v at each value, while its neighbours keep their values.
   std::vector<int64_t> CostsOf(int v) const {
     std::vector<int64_t> costs = core_.unary[v];
-    for (const CoreProblem::Edge* edge : edges_of_[v]) {
-      const size_t width = static_cast<size_t>(core_.domain[edge->b]);
+    for (const ChoiceProblem::Pair* pair : pairs_of_[v]) {
+      const size_t width = static_cast<size_t>(core_.domain[pair->b]);
       for (size_t x = 0; x < costs.size(); ++x) {
         const size_t cell =
-            edge->a == v ? x * width + values_[edge->b] : values_[edge->a] * width + x;
-        costs[x] = SaturatingAdd(costs[x], edge->cost[cell]);
+            pair->a == v ? x * width + values_[pair->b] : values_[pair->a] * width + x;
+        costs[x] = SaturatingAdd(costs[x], pair->cost[cell]);
       }
     }
     return costs;
@@ -131,16 +131,16 @@ class Search {
     return improved;
   }
 
-  const CoreProblem& core_;
+  const ChoiceProblem& core_;
   const Deadline deadline_;
   std::vector<int> values_;
   std::vector<int64_t> load_;
-  std::vector<std::vector<const CoreProblem::Edge*>> edges_of_;
+  std::vector<std::vector<const ChoiceProblem::Pair*>> pairs_of_;
 };
 
 }  // namespace
 
-std::optional<std::vector<int>> RepairAndImprove(const CoreProblem& core,
+std::optional<std::vector<int>> RepairAndImprove(const ChoiceProblem& core,
                                                  std::vector<int> values,
                                                  Deadline deadline) {
   return Search(core, std::move(values), deadline).Run();

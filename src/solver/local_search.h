@@ -14,12 +14,12 @@
 #include <optional>
 #include <vector>
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 #include "solver/deadline.h"
 
 namespace tofu {
 
-std::optional<std::vector<int>> RepairAndImprove(const CoreProblem& core,
+std::optional<std::vector<int>> RepairAndImprove(const ChoiceProblem& core,
                                                  std::vector<int> values,
                                                  Deadline deadline);
 

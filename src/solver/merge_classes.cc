@@ -1,26 +1,24 @@
 #include "solver/merge_classes.h"
 
-#include <map>
-#include <tuple>
 #include <unordered_map>
 
 #include "solver/moments.h"
+#include "solver/sum_pairs.h"
 
 namespace tofu {
 namespace {
 
-using Pair = PairwiseProblem::Pair;
+using Pair = ChoiceProblem::Pair;
 
 // Reduces the values of each variable, then finds its class.
 class Merger {
  public:
-  explicit Merger(const LimitedProblem& problem)
+  explicit Merger(const ChoiceProblem& problem)
       : problem_(problem),
-        costs_(problem.costs),
-        alive_(costs_.domain.size()),
-        pairs_of_(costs_.domain.size()),
-        class_of_(costs_.domain.size(), -1),
-        value_in_(costs_.domain.size()) {}
+        alive_(problem.domain.size()),
+        pairs_of_(problem.domain.size()),
+        class_of_(problem.domain.size(), -1),
+        value_in_(problem.domain.size()) {}
 
   MergedClasses Run() {
     MergedClasses result;
@@ -46,7 +44,7 @@ class Merger {
   static int Other(const Pair& pair, int v) { return pair.a == v ? pair.b : pair.a; }
 
   int64_t Cell(const Pair& pair, int a, int b) const {
-    return std::min(pair.cost[static_cast<size_t>(a) * costs_.domain[pair.b] + b],
+    return std::min(pair.cost[static_cast<size_t>(a) * problem_.domain[pair.b] + b],
                     kForbidden);
   }
 
@@ -64,25 +62,25 @@ class Merger {
   // Removes values that forbidden costs rule out; false if a variable has none left.
   bool MakeConsistent() {
     std::vector<int> queue;
-    std::vector<char> queued(costs_.domain.size(), 1);
-    for (size_t v = 0; v < costs_.domain.size(); ++v) {
+    std::vector<char> queued(problem_.domain.size(), 1);
+    for (size_t v = 0; v < problem_.domain.size(); ++v) {
       queue.push_back(static_cast<int>(v));
-      for (int x = 0; x < costs_.domain[v]; ++x) {
-        if (costs_.unary[v].empty() || costs_.unary[v][x] < kForbidden) {
+      for (int x = 0; x < problem_.domain[v]; ++x) {
+        if (problem_.unary[v].empty() || problem_.unary[v][x] < kForbidden) {
           alive_[v].push_back(x);
         }
       }
       if (alive_[v].empty()) return false;
     }
-    for (size_t i = 0; i < costs_.pairs.size(); ++i) {
-      pairs_of_[costs_.pairs[i].a].push_back(i);
-      pairs_of_[costs_.pairs[i].b].push_back(i);
+    for (size_t i = 0; i < problem_.pairs.size(); ++i) {
+      pairs_of_[problem_.pairs[i].a].push_back(i);
+      pairs_of_[problem_.pairs[i].b].push_back(i);
     }
     for (size_t next = 0; next < queue.size(); ++next) {
       const int u = queue[next];
       queued[u] = 0;
       for (size_t i : pairs_of_[u]) {
-        const Pair& pair = costs_.pairs[i];
+        const Pair& pair = problem_.pairs[i];
         const int v = Other(pair, u);
         std::vector<int> left;
         for (int x : alive_[v]) {
@@ -130,7 +128,7 @@ class Merger {
       while (!stack.empty()) {
         const int v = stack.back();
         stack.pop_back();
-        for (size_t i : pairs_of_[v]) Follow(costs_.pairs[i], v, number, &stack);
+        for (size_t i : pairs_of_[v]) Follow(problem_.pairs[i], v, number, &stack);
       }
     }
   }
@@ -149,28 +147,25 @@ class Merger {
     stack->push_back(u);
   }
 
-  void SumCosts(CoreProblem* core) {
-    core->constant = std::min(costs_.constant, kForbidden);
+  void SumCosts(ChoiceProblem* core) {
+    core->constant = std::min(problem_.constant, kForbidden);
     for (size_t size : sizes_) {
       core->domain.push_back(static_cast<int>(size));
       core->unary.emplace_back(size, 0);
     }
     core->segments.resize(sizes_.size());
     for (size_t v = 0; v < class_of_.size(); ++v) {
-      if (costs_.unary[v].empty()) continue;
+      if (problem_.unary[v].empty()) continue;
       for (size_t k = 0; k < value_in_[v].size(); ++k) {
         int64_t& sum = class_of_[v] < 0 ? core->constant : core->unary[class_of_[v]][k];
-        sum = SaturatingAdd(sum, costs_.unary[v][value_in_[v][k]]);
+        sum = SaturatingAdd(sum, problem_.unary[v][value_in_[v][k]]);
       }
     }
-    std::map<std::pair<int, int>, size_t> edge_of;
-    for (const Pair& pair : costs_.pairs) {
-      AddPair(pair, &edge_of, core);
-    }
+    PairSums sums(core);
+    for (const Pair& pair : problem_.pairs) AddPair(pair, core, &sums);
   }
 
-  void AddPair(const Pair& pair, std::map<std::pair<int, int>, size_t>* edge_of,
-               CoreProblem* core) {
+  void AddPair(const Pair& pair, ChoiceProblem* core, PairSums* sums) const {
     const int a = class_of_[pair.a];
     const int b = class_of_[pair.b];
     const std::vector<int>& rows = value_in_[pair.a];
@@ -185,79 +180,52 @@ class Merger {
       }
       return;
     }
-    const auto [it, is_new] = edge_of->emplace(std::minmax(a, b), core->edges.size());
-    if (is_new && IsWhole(pair.a) && IsWhole(pair.b)) {
-      core->edges.push_back({std::min(a, b), std::max(a, b), Shared(pair, a > b)});
-      return;
+    if (IsWhole(pair.a) && IsWhole(pair.b)) return sums->Add(a, b, pair.cost);
+    std::vector<int64_t> cost;
+    cost.reserve(rows.size() * columns.size());
+    for (int x : rows) {
+      for (int y : columns) cost.push_back(Cell(pair, x, y));
     }
-    if (is_new) {
-      core->edges.push_back({std::min(a, b), std::max(a, b), {}});
-    }
-    std::vector<int64_t> cost = core->edges[it->second].cost.vector();
-    cost.resize(rows.size() * columns.size(), 0);
-    for (size_t x = 0; x < rows.size(); ++x) {
-      for (size_t y = 0; y < columns.size(); ++y) {
-        int64_t& sum = cost[a < b ? x * columns.size() + y : y * rows.size() + x];
-        sum = SaturatingAdd(sum, Cell(pair, rows[x], columns[y]));
-      }
-    }
-    core->edges[it->second].cost = std::move(cost);
+    sums->Add(a, b, std::move(cost));
   }
 
   // Whether the values of v are those of its class, in their order.
   bool IsWhole(int v) const {
     const std::vector<int>& values = value_in_[v];
-    return static_cast<int>(values.size()) == costs_.domain[v] &&
+    return static_cast<int>(values.size()) == problem_.domain[v] &&
            std::is_sorted(values.begin(), values.end());
   }
 
-  // The pair's table, or the transposed one; equal for equal pairs, so that what follows
-  // sees that they are.
-  SharedCells Shared(const Pair& pair, bool turned) {
-    const auto [it, is_new] = shared_.try_emplace(
-        std::tuple(&pair.cost.vector(), costs_.domain[pair.b], turned));
-    if (!is_new) return it->second;
-    std::vector<int64_t> cells;
-    cells.reserve(pair.cost.size());
-    const int rows = costs_.domain[pair.a];
-    const int columns = costs_.domain[pair.b];
-    for (int i = 0; i < (turned ? columns : rows); ++i) {
-      for (int j = 0; j < (turned ? rows : columns); ++j) {
-        const int64_t cost = turned ? Cell(pair, j, i) : Cell(pair, i, j);
-        cells.push_back(std::min(cost, kForbidden));
+  void AddMemory(ChoiceProblem* core) const {
+    const int64_t limit = problem_.Limit();
+    if (limit >= kUnlimited) return;
+    MemoryProfile profile(core->domain);
+    for (size_t v = 0; v < problem_.segments.size(); ++v) {
+      for (const ChoiceProblem::Segment& segment : problem_.segments[v]) {
+        std::vector<int64_t> bytes;
+        for (int x : value_in_[v]) bytes.push_back(segment.bytes[x]);
+        profile.Add(class_of_[v], segment.begin, segment.end, bytes);
       }
     }
-    it->second = std::move(cells);
-    return it->second;
-  }
-
-  void AddMemory(CoreProblem* core) const {
-    if (problem_.limit >= kUnlimited) return;
-    MemoryProfile profile(core->domain, problem_.limit);
-    for (const LimitedProblem::Use& use : problem_.uses) {
-      if (use.begin >= use.end) continue;
-      std::vector<int64_t> bytes;
-      for (int x : value_in_[use.variable]) bytes.push_back(use.bytes[x]);
-      profile.Add(class_of_[use.variable], use.begin, use.end, bytes);
+    // A moment of less capacity is one that uses the rest of the limit.
+    for (size_t t = 0; t < problem_.capacity.size(); ++t) {
+      const int64_t used = limit - problem_.capacity[t];
+      if (used > 0) profile.Add(-1, t, t + 1, {used});
     }
-    profile.Write(core);
+    profile.Write(limit, core);
+    CompressMoments(core);
   }
 
-  const LimitedProblem& problem_;
-  const PairwiseProblem& costs_;
+  const ChoiceProblem& problem_;
   std::vector<std::vector<int>> alive_;        // [variable]: its values, ascending
   std::vector<std::vector<size_t>> pairs_of_;  // [variable]
   std::vector<int> class_of_;                  // [variable]: -1: it has no choice
   std::vector<std::vector<int>> value_in_;     // [variable][value of its class]
   std::vector<size_t> sizes_;                  // [class]: number of values
-  // By the table of a pair, its width and whether it is transposed.
-  std::map<std::tuple<const std::vector<int64_t>*, int, bool>, SharedCells> shared_;
 };
 
 }  // namespace
 
-MergedClasses MergeClasses(const LimitedProblem& problem) {
-  return Merger(problem).Run();
-}
+MergedClasses MergeClasses(const ChoiceProblem& problem) { return Merger(problem).Run(); }
 
 }  // namespace tofu

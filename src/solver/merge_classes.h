@@ -17,16 +17,16 @@
 #ifndef TOFU_SOLVER_MERGE_CLASSES_H_
 #define TOFU_SOLVER_MERGE_CLASSES_H_
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 
 namespace tofu {
 
 struct MergedClasses {
-  CoreProblem core;
+  ChoiceProblem core;
   Lift lift;
 };
 
-MergedClasses MergeClasses(const LimitedProblem& problem);
+MergedClasses MergeClasses(const ChoiceProblem& problem);
 
 }  // namespace tofu
 

@@ -7,10 +7,10 @@
 namespace tofu {
 namespace {
 
-using Segment = CoreProblem::Segment;
+using Segment = ChoiceProblem::Segment;
 
 // Subtracts the least use of each segment from the segment and from the capacity.
-void Normalize(CoreProblem* core) {
+void Normalize(ChoiceProblem* core) {
   std::vector<int64_t> taken(core->capacity.size() + 1, 0);
   for (std::vector<Segment>& segments : core->segments) {
     for (Segment& segment : segments) {
@@ -30,7 +30,7 @@ void Normalize(CoreProblem* core) {
 }
 
 // [moment]: whether the largest choices exceed its capacity.
-std::vector<char> MayExceed(const CoreProblem& core) {
+std::vector<char> MayExceed(const ChoiceProblem& core) {
   std::vector<int64_t> most(core.capacity.size() + 1, 0);
   for (const std::vector<Segment>& segments : core.segments) {
     for (const Segment& segment : segments) {
@@ -52,7 +52,7 @@ std::vector<char> MayExceed(const CoreProblem& core) {
 // Finds the moments that no neighbouring moment makes redundant.
 class Neighbours {
  public:
-  explicit Neighbours(const CoreProblem& core)
+  explicit Neighbours(const ChoiceProblem& core)
       : core_(core), changing_(core.capacity.size() + 1), seen_(core.domain.size(), -1) {
     for (size_t v = 0; v < core.domain.size(); ++v) {
       for (const Segment& segment : core.segments[v]) {
@@ -125,7 +125,7 @@ class Neighbours {
     *fall -= lowest;
   }
 
-  const CoreProblem& core_;
+  const ChoiceProblem& core_;
   std::vector<std::vector<int>> changing_;  // [moment]: variables that begin or end
   std::vector<int> seen_;                   // [variable]: stamp
   int stamp_ = 0;
@@ -139,7 +139,7 @@ bool IsZero(const Segment& segment) {
                      [](int64_t bytes) { return bytes == 0; });
 }
 
-void Renumber(const std::vector<int>& kept, CoreProblem* core) {
+void Renumber(const std::vector<int>& kept, ChoiceProblem* core) {
   const auto number = [&](int t) {
     return static_cast<int>(std::lower_bound(kept.begin(), kept.end(), t) - kept.begin());
   };
@@ -165,7 +165,7 @@ void Renumber(const std::vector<int>& kept, CoreProblem* core) {
 
 }  // namespace
 
-std::vector<int> CompressMoments(CoreProblem* core) {
+std::vector<int> CompressMoments(ChoiceProblem* core) {
   Normalize(core);
   if (core->infeasible) return {};
   std::vector<int> kept = Neighbours(*core).Kept(MayExceed(*core));
@@ -187,7 +187,7 @@ void MemoryProfile::Add(int v, int64_t begin, int64_t end,
   }
 }
 
-void MemoryProfile::Write(CoreProblem* core) const {
+std::vector<int64_t> MemoryProfile::Write(int64_t limit, ChoiceProblem* problem) const {
   std::vector<int64_t> moments;
   for (const auto& [moment, change] : fixed_) moments.push_back(moment);
   for (const auto& changes : changes_) {
@@ -199,23 +199,24 @@ void MemoryProfile::Write(CoreProblem* core) const {
     return static_cast<int>(std::lower_bound(moments.begin(), moments.end(), moment) -
                             moments.begin());
   };
-  core->capacity.assign(moments.size(), limit_);
+  problem->capacity.assign(moments.size(), limit);
   int64_t now = 0;
   for (size_t t = 0; t < moments.size(); ++t) {
     const auto change = fixed_.find(moments[t]);
     if (change != fixed_.end()) now += change->second;
-    core->capacity[t] -= now;
+    problem->capacity[t] -= now;
   }
+  problem->segments.assign(changes_.size(), {});
   for (size_t v = 0; v < changes_.size(); ++v) {
     std::vector<int64_t> bytes(domain_[v], 0);
     for (auto it = changes_[v].begin(); it != changes_[v].end(); ++it) {
       for (size_t x = 0; x < bytes.size(); ++x) bytes[x] += it->second[x];
       const auto next = std::next(it);
       if (next == changes_[v].end()) break;  // all has ended
-      core->segments[v].push_back({number(it->first), number(next->first), bytes});
+      problem->segments[v].push_back({number(it->first), number(next->first), bytes});
     }
   }
-  CompressMoments(core);
+  return moments;
 }
 
 }  // namespace tofu

@@ -1,4 +1,4 @@
-// Memory over time: turns uses into segments, and keeps only the moments that matter.
+// Memory over time: adds up what variables use, and keeps only the moments that matter.
 //
 // A moment t can be left out if no choice can exceed its capacity, or if every choice
 // within the capacity of another moment s is also within that of t:
@@ -6,9 +6,10 @@
 //         <=  capacity_t - capacity_s.
 // The relation is transitive, so each moment is compared only with the last one kept.
 //
-// Input:      uses (MemoryProfile), or a core that has lost values or moments.
-// Output:     segments, normalised (the least of each is subtracted from it and from the
-//             capacity), merged if equal, and dropped if 0.
+// Input:      uses of variables (MemoryProfile); a problem that has lost values.
+// Output:     segments and capacities; of a core, segments are normalised (the least of
+//             each is subtracted from it and from the capacity), merged if equal, and
+//             dropped if 0.
 // Invariants: the same choices fit. A capacity below 0 sets `infeasible`.
 // Errors:     none.
 // Position:   in merge_classes, and in every round of reduce_core.
@@ -21,28 +22,28 @@
 #include <map>
 #include <vector>
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 
 namespace tofu {
 
 // Drops the moments that do not matter and tidies the segments. Returns the old numbers
 // of the moments kept.
-std::vector<int> CompressMoments(CoreProblem* core);
+std::vector<int> CompressMoments(ChoiceProblem* core);
 
 // Adds up the memory that variables use over time.
 class MemoryProfile {
  public:
-  MemoryProfile(const std::vector<int>& domain, int64_t limit)
-      : limit_(limit), changes_(domain.size()), domain_(domain) {}
+  explicit MemoryProfile(const std::vector<int>& domain)
+      : changes_(domain.size()), domain_(domain) {}
 
   // Adds a use of variable v, or memory that every choice uses (v = -1).
   void Add(int v, int64_t begin, int64_t end, const std::vector<int64_t>& bytes);
 
-  // Sets the core's capacity and segments, compressed.
-  void Write(CoreProblem* core) const;
+  // Sets the capacity and the segments of a problem of this domain within the limit.
+  // Returns what the moments were called in Add().
+  std::vector<int64_t> Write(int64_t limit, ChoiceProblem* problem) const;
 
  private:
-  int64_t limit_;
   std::map<int64_t, int64_t> fixed_;                              // [moment]: change
   std::vector<std::map<int64_t, std::vector<int64_t>>> changes_;  // [variable][moment]
   std::vector<int> domain_;

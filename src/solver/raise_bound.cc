@@ -16,7 +16,7 @@ constexpr double kLeastStep = 1e-4;
 
 class Raiser {
  public:
-  Raiser(const CoreProblem& core, const DualAscent& ascent, const RaiseOptions& options,
+  Raiser(const ChoiceProblem& core, const DualAscent& ascent, const RaiseOptions& options,
          DualState* state)
       : core_(core),
         ascent_(ascent),
@@ -100,7 +100,7 @@ class Raiser {
     ascent_.SetPrices(std::move(prices), &state_);
   }
 
-  const CoreProblem& core_;
+  const ChoiceProblem& core_;
   const DualAscent& ascent_;
   const RaiseOptions& options_;
   DualState& state_;
@@ -112,7 +112,7 @@ class Raiser {
 
 }  // namespace
 
-void RaiseBound(const CoreProblem& core, const DualAscent& ascent,
+void RaiseBound(const ChoiceProblem& core, const DualAscent& ascent,
                 const RaiseOptions& options, const OnChoice& on_choice, DualState* state,
                 std::vector<int>* counts) {
   Raiser(core, ascent, options, state).Run(on_choice, counts);

@@ -37,7 +37,7 @@ using OnChoice = std::function<int64_t(const std::vector<int>& values)>;
 
 // Sets `counts`, unless null, to how often each value was rounded to
 // ([first_value(v) + x]).
-void RaiseBound(const CoreProblem& core, const DualAscent& ascent,
+void RaiseBound(const ChoiceProblem& core, const DualAscent& ascent,
                 const RaiseOptions& options, const OnChoice& on_choice, DualState* state,
                 std::vector<int>* counts);
 

@@ -1,10 +1,12 @@
 #include "solver/read_problem.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "solver/moments.h"
 
 namespace tofu {
 namespace {
@@ -51,38 +53,34 @@ class CellReader {
   std::unordered_multimap<uint64_t, SharedCells> known_;
 };
 
-void AddUse(const JsonCursor& at, LimitedProblem::Use use, LimitedProblem* problem,
-            int64_t* most) {
-  if (use.begin >= use.end) return;
-  const std::vector<int64_t>& bytes = use.bytes.vector();
-  const int64_t largest = *std::max_element(bytes.begin(), bytes.end());
-  if (largest > kMaxBytes - *most) {
-    at.Fail("uses of all variables that add up to less than 2^62");
-  }
-  *most += largest;
-  problem->uses.push_back(std::move(use));
-}
-
-void ReadMemory(const JsonCursor& memory, CellReader* reader, LimitedProblem* problem) {
-  const int count = static_cast<int>(problem->costs.domain.size());
-  problem->limit = memory.At("limit").Int(0, kMaxBytes);
+// Sets the memory of the problem, and what the text calls its moments.
+void ReadMemory(const JsonCursor& memory, CellReader* reader, ProblemText* read) {
+  const std::vector<int>& domain = read->problem.domain;
+  const int64_t limit = memory.At("limit").Int(0, kMaxBytes);
   const JsonCursor uses = memory.At("uses");
+  MemoryProfile profile(domain);
   int64_t most = 0;
   for (int i = 0; i < uses.Size(); ++i) {
     const JsonCursor use = uses.At(i);
     if (use.Size() != 4) use.Fail("a variable, a begin, an end and the bytes");
-    const int v = use.At(0).Index(count);
-    AddUse(use,
-           {v, use.At(1).Int(-kMaxMoment, kMaxMoment),
-            use.At(2).Int(-kMaxMoment, kMaxMoment),
-            reader->Read(use.At(3), problem->costs.domain[v], kMaxBytes)},
-           problem, &most);
+    const int v = use.At(0).Index(static_cast<int>(domain.size()));
+    const int64_t begin = use.At(1).Int(-kMaxMoment, kMaxMoment);
+    const int64_t end = use.At(2).Int(-kMaxMoment, kMaxMoment);
+    const SharedCells bytes = reader->Read(use.At(3), domain[v], kMaxBytes);
+    if (begin >= end) continue;
+    const int64_t largest = *std::max_element(bytes.begin(), bytes.end());
+    if (largest > kMaxBytes - most) {
+      use.Fail("uses of all variables that add up to less than 2^62");
+    }
+    most += largest;
+    profile.Add(v, begin, end, bytes.vector());
   }
+  read->moments = profile.Write(limit, &read->problem);
 }
 
 }  // namespace
 
-LimitedProblem ReadProblem(const std::string& text) {
+ProblemText ReadProblem(const std::string& text) {
   const JsonDocument document =
       ParseJson(text, Blame::kPlan, "problem", "see \"Step problem\" in docs/formats.md");
   const JsonCursor root(document);
@@ -90,22 +88,23 @@ LimitedProblem ReadProblem(const std::string& text) {
     root.At("format").Fail('"' + std::string(kFormat) + '"');
   }
   const int64_t version = root.At("version").Int(1, kMaxVersion);
-  LimitedProblem problem;
+  ProblemText read;
+  ChoiceProblem& problem = read.problem;
   CellReader reader;
-  problem.costs.constant = root.At("constant").Int(0, kForbidden);
+  problem.constant = root.At("constant").Int(0, kForbidden);
   const JsonCursor domains = root.At("domains");
   const int count = domains.Size();
   for (int v = 0; v < count; ++v) {
-    problem.costs.AddVariable(static_cast<int>(domains.At(v).Int(1, kMaxDomain)));
+    problem.AddVariable(static_cast<int>(domains.At(v).Int(1, kMaxDomain)));
   }
-  const std::vector<int>& domain = problem.costs.domain;
+  const std::vector<int>& domain = problem.domain;
   const JsonCursor unary = root.At("unary");
   if (unary.Size() != count) {
     unary.Fail("an array of " + std::to_string(count) + ", one a variable");
   }
   for (int v = 0; v < count; ++v) {
     if (unary.At(v).Size() == 0) continue;
-    problem.costs.unary[v] = reader.Read(unary.At(v), domain[v], kForbidden).vector();
+    problem.unary[v] = reader.Read(unary.At(v), domain[v], kForbidden).vector();
   }
   const JsonCursor pairs = root.At("pairs");
   for (int i = 0; i < pairs.Size(); ++i) {
@@ -114,13 +113,13 @@ LimitedProblem ReadProblem(const std::string& text) {
     const int a = pair.At(0).Index(count);
     const int b = pair.At(1).Index(count);
     if (a == b) pair.At(1).Fail("another variable than the pair's first");
-    problem.costs.pairs.push_back(
+    problem.pairs.push_back(
         {a, b, reader.Read(pair.At(2), int64_t{domain[a]} * domain[b], kForbidden)});
   }
   if (version > 1 && root.Has("memory")) {
-    ReadMemory(root.At("memory"), &reader, &problem);
+    ReadMemory(root.At("memory"), &reader, &read);
   }
-  return problem;
+  return read;
 }
 
 }  // namespace tofu

@@ -7,13 +7,20 @@
 #ifndef TOFU_SOLVER_READ_PROBLEM_H_
 #define TOFU_SOLVER_READ_PROBLEM_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
-#include "solver/limited_problem.h"
+#include "solver/choice_problem.h"
 
 namespace tofu {
 
-LimitedProblem ReadProblem(const std::string& text);
+struct ProblemText {
+  ChoiceProblem problem;
+  std::vector<int64_t> moments;  // [moment]: its number in the text
+};
+
+ProblemText ReadProblem(const std::string& text);
 
 }  // namespace tofu
 

@@ -11,8 +11,8 @@
 namespace tofu {
 namespace {
 
-using Edge = CoreProblem::Edge;
-using Segment = CoreProblem::Segment;
+using Pair = ChoiceProblem::Pair;
+using Segment = ChoiceProblem::Segment;
 
 // Limits on the tables that eliminating a variable of low degree may leave, and on the
 // domains in which values are compared.
@@ -42,28 +42,28 @@ struct Gone {
 
 class Reducer {
  public:
-  Reducer(CoreProblem core, const ValueMask& wanted, TableMemo* memo)
+  Reducer(ChoiceProblem core, const ValueMask& wanted, TableMemo* memo)
       : core_(std::move(core)),
         values_(core_.domain.size()),
-        edges_of_(core_.domain.size()),
+        pairs_of_(core_.domain.size()),
         is_gone_(core_.domain.size(), 0),
         moments_(core_.capacity.size()),
         unsupported_(core_.domain.size()),
         single_(core_.domain.size()),
         dominated_(core_.domain.size()),
         low_degree_(core_.domain.size()),
-        separable_(core_.edges.size()),
-        functions_(core_.edges.size()),
+        separable_(core_.pairs.size()),
+        functions_(core_.pairs.size()),
         memo_(*memo) {
     std::iota(moments_.begin(), moments_.end(), 0);
     for (size_t v = 0; v < values_.size(); ++v) {
       values_[v].resize(core_.domain[v]);
       std::iota(values_[v].begin(), values_[v].end(), 0);
     }
-    for (size_t e = 0; e < core_.edges.size(); ++e) {
-      core_.edges[e].cost = memo_.Unify(core_.edges[e].cost);
-      edges_of_[core_.edges[e].a].push_back(static_cast<int>(e));
-      edges_of_[core_.edges[e].b].push_back(static_cast<int>(e));
+    for (size_t e = 0; e < core_.pairs.size(); ++e) {
+      core_.pairs[e].cost = memo_.Unify(core_.pairs[e].cost);
+      pairs_of_[core_.pairs[e].a].push_back(static_cast<int>(e));
+      pairs_of_[core_.pairs[e].b].push_back(static_cast<int>(e));
     }
     for (size_t v = 0; v < wanted.size(); ++v) Keep(static_cast<int>(v), wanted[v]);
   }
@@ -78,8 +78,8 @@ class Reducer {
       changed |= RemoveDominated();
       changed |= EliminateLowDegrees();
       if (!memo_.Tidy()) continue;
-      for (Edge& edge : core_.edges) {
-        if (!edge.cost.empty()) edge.cost = memo_.Unify(edge.cost);
+      for (Pair& pair : core_.pairs) {
+        if (!pair.cost.empty()) pair.cost = memo_.Unify(pair.cost);
       }
     }
     if (core_.infeasible) return {std::move(core_), nullptr, {}};
@@ -89,24 +89,24 @@ class Reducer {
  private:
   int count() const { return static_cast<int>(core_.domain.size()); }
 
-  const Edge& EdgeAt(int e) const { return core_.edges[e]; }
-  int Other(int e, int v) const { return EdgeAt(e).a == v ? EdgeAt(e).b : EdgeAt(e).a; }
+  const Pair& PairAt(int e) const { return core_.pairs[e]; }
+  int Other(int e, int v) const { return PairAt(e).a == v ? PairAt(e).b : PairAt(e).a; }
 
-  // The cost of edge e if v has value x and its other end has value y.
+  // The cost of pair e if v has value x and its other end has value y.
   int64_t Cell(int e, int v, int x, int y) const {
-    const Edge& edge = EdgeAt(e);
-    const size_t width = static_cast<size_t>(core_.domain[edge.b]);
-    return edge.a == v ? edge.cost[x * width + y] : edge.cost[y * width + x];
+    const Pair& pair = PairAt(e);
+    const size_t width = static_cast<size_t>(core_.domain[pair.b]);
+    return pair.a == v ? pair.cost[x * width + y] : pair.cost[y * width + x];
   }
 
   TableEnd End(int e, int v) const {
-    const bool is_first = EdgeAt(e).a == v;
-    return {&EdgeAt(e).cost, is_first, core_.domain[v], core_.domain[Other(e, v)]};
+    const bool is_first = PairAt(e).a == v;
+    return {&PairAt(e).cost, is_first, core_.domain[v], core_.domain[Other(e, v)]};
   }
 
   std::vector<TableEnd> Ends(int v) const {
     std::vector<TableEnd> ends;
-    for (int e : edges_of_[v]) ends.push_back(End(e, v));
+    for (int e : pairs_of_[v]) ends.push_back(End(e, v));
     return ends;
   }
 
@@ -126,10 +126,10 @@ class Reducer {
     shrink(&values_[v]);
     shrink(&core_.unary[v]);
     for (Segment& segment : core_.segments[v]) shrink(&segment.bytes);
-    for (int e : edges_of_[v]) core_.edges[e].cost = memo_.Shrink(End(e, v), keep);
+    for (int e : pairs_of_[v]) core_.pairs[e].cost = memo_.Shrink(End(e, v), keep);
     core_.domain[v] = static_cast<int>(left.size());
     Touch(v);
-    for (int e : edges_of_[v]) TouchEdge(e);
+    for (int e : pairs_of_[v]) TouchPair(e);
     return true;
   }
 
@@ -140,20 +140,20 @@ class Reducer {
     }
   }
 
-  void TouchEdge(int e) {
+  void TouchPair(int e) {
     separable_.Add(e);
     functions_.Add(e);
-    Touch(EdgeAt(e).a);
-    Touch(EdgeAt(e).b);
+    Touch(PairAt(e).a);
+    Touch(PairAt(e).b);
   }
 
   void Detach(int e) {
-    for (int v : {EdgeAt(e).a, EdgeAt(e).b}) {
-      std::vector<int>& list = edges_of_[v];
+    for (int v : {PairAt(e).a, PairAt(e).b}) {
+      std::vector<int>& list = pairs_of_[v];
       list.erase(std::find(list.begin(), list.end(), e));  // once in each
       Touch(v);
     }
-    core_.edges[e].cost = {};
+    core_.pairs[e].cost = {};
   }
 
   // Arc consistency, capacities and single values, until nothing changes.
@@ -194,15 +194,15 @@ class Reducer {
     return !core_.segments[v].empty() ||
            std::any_of(unary.begin(), unary.end(),
                        [](int64_t cost) { return cost >= kForbidden; }) ||
-           std::any_of(edges_of_[v].begin(), edges_of_[v].end(),
-                       [this](int e) { return memo_.HasForbidden(EdgeAt(e).cost); });
+           std::any_of(pairs_of_[v].begin(), pairs_of_[v].end(),
+                       [this](int e) { return memo_.HasForbidden(PairAt(e).cost); });
   }
 
   // [value]: whether each neighbour allows it, and the memory.
   std::vector<char> Supported(int v) const {
     std::vector<char> keep(core_.domain[v], 1);
     for (int x = 0; x < core_.domain[v]; ++x) keep[x] = core_.unary[v][x] < kForbidden;
-    for (int e : edges_of_[v]) {
+    for (int e : pairs_of_[v]) {
       const int u = Other(e, v);
       for (int x = 0; x < core_.domain[v]; ++x) {
         bool has = false;
@@ -224,7 +224,7 @@ class Reducer {
 
   void Fix(int v) {
     core_.constant = SaturatingAdd(core_.constant, core_.unary[v][0]);
-    for (int e : std::vector<int>(edges_of_[v])) {
+    for (int e : std::vector<int>(pairs_of_[v])) {
       const int u = Other(e, v);
       for (int y = 0; y < core_.domain[u]; ++y) {
         core_.unary[u][y] = SaturatingAdd(core_.unary[u][y], Cell(e, v, 0, y));
@@ -241,26 +241,26 @@ class Reducer {
   bool DropSeparable() {
     bool changed = false;
     for (int e = -1; (e = separable_.Take(e)) >= 0;) {
-      const Edge& edge = core_.edges[e];
-      if (edge.cost.empty() || !IsSeparable(edge)) continue;
-      const int width = core_.domain[edge.b];
+      const Pair& pair = core_.pairs[e];
+      if (pair.cost.empty() || !IsSeparable(pair)) continue;
+      const int width = core_.domain[pair.b];
       // Subtract the least row first, so no cost becomes negative.
       int least = 0;
-      for (int x = 1; x < core_.domain[edge.a]; ++x) {
-        if (edge.cost[static_cast<size_t>(x) * width] <
-            edge.cost[static_cast<size_t>(least) * width]) {
+      for (int x = 1; x < core_.domain[pair.a]; ++x) {
+        if (pair.cost[static_cast<size_t>(x) * width] <
+            pair.cost[static_cast<size_t>(least) * width]) {
           least = x;
         }
       }
       const size_t base = static_cast<size_t>(least) * width;
-      for (int x = 0; x < core_.domain[edge.a]; ++x) {
-        int64_t& sum = core_.unary[edge.a][x];
+      for (int x = 0; x < core_.domain[pair.a]; ++x) {
+        int64_t& sum = core_.unary[pair.a][x];
         sum = SaturatingAdd(sum,
-                            edge.cost[static_cast<size_t>(x) * width] - edge.cost[base]);
+                            pair.cost[static_cast<size_t>(x) * width] - pair.cost[base]);
       }
       for (int y = 0; y < width; ++y) {
-        core_.unary[edge.b][y] =
-            SaturatingAdd(core_.unary[edge.b][y], edge.cost[base + y]);
+        core_.unary[pair.b][y] =
+            SaturatingAdd(core_.unary[pair.b][y], pair.cost[base + y]);
       }
       Detach(e);
       changed = true;
@@ -268,19 +268,19 @@ class Reducer {
     return changed;
   }
 
-  bool IsSeparable(const Edge& edge) const {
-    const size_t width = static_cast<size_t>(core_.domain[edge.b]);
-    for (size_t i = 0; i < edge.cost.size(); ++i) {
+  bool IsSeparable(const Pair& pair) const {
+    const size_t width = static_cast<size_t>(core_.domain[pair.b]);
+    for (size_t i = 0; i < pair.cost.size(); ++i) {
       const size_t x = i / width;
       const size_t y = i % width;
-      if (edge.cost[i] >= kForbidden) return false;
-      if (edge.cost[i] - edge.cost[x * width] != edge.cost[y] - edge.cost[0])
+      if (pair.cost[i] >= kForbidden) return false;
+      if (pair.cost[i] - pair.cost[x * width] != pair.cost[y] - pair.cost[0])
         return false;
     }
     return true;
   }
 
-  // For every value of u, the one value of v that edge e allows; empty if there are more.
+  // For every value of u, the one value of v that pair e allows; empty if there are more.
   std::vector<int> FunctionOf(int e, int u) const {
     const int v = Other(e, u);
     std::vector<int> value;
@@ -301,9 +301,9 @@ class Reducer {
     bool changed = false;
     for (int e = -1; (e = functions_.Take(e)) >= 0;) {
       for (bool forward : {true, false}) {
-        if (core_.edges[e].cost.empty()) continue;
-        if (!memo_.HasForbidden(core_.edges[e].cost)) continue;
-        const int u = forward ? core_.edges[e].a : core_.edges[e].b;
+        if (core_.pairs[e].cost.empty()) continue;
+        if (!memo_.HasForbidden(core_.pairs[e].cost)) continue;
+        const int u = forward ? core_.pairs[e].a : core_.pairs[e].b;
         const std::vector<int> value = FunctionOf(e, u);
         if (value.empty()) continue;
         Substitute(Other(e, u), u, e, value);
@@ -321,14 +321,14 @@ class Reducer {
       sum = SaturatingAdd(sum, Cell(tie, u, x, value[x]));
     }
     Detach(tie);
-    for (int e : std::vector<int>(edges_of_[v])) {
+    for (int e : std::vector<int>(pairs_of_[v])) {
       const int w = Other(e, v);
       std::vector<int64_t> cost;
       for (int x : value) {
         for (int y = 0; y < core_.domain[w]; ++y) cost.push_back(Cell(e, v, x, y));
       }
       Detach(e);
-      AddEdge(u, w, memo_.Unify(cost));
+      AddPair(u, w, memo_.Unify(cost));
     }
     std::vector<Segment> mapped = std::move(core_.segments[v]);
     core_.segments[v].clear();
@@ -374,26 +374,26 @@ class Reducer {
   }
 
   // cost[x_u * domain[w] + x_w]
-  void AddEdge(int u, int w, const SharedCells& cost) {
+  void AddPair(int u, int w, const SharedCells& cost) {
     const int a = std::min(u, w);
     const int b = std::max(u, w);
     int found = -1;
-    // A weight of an unrolled network has thousands of edges, its neighbours few.
-    const int end = edges_of_[a].size() <= edges_of_[b].size() ? a : b;
-    for (int e : edges_of_[end]) {
+    // A weight of an unrolled network has thousands of pairs, its neighbours few.
+    const int end = pairs_of_[a].size() <= pairs_of_[b].size() ? a : b;
+    for (int e : pairs_of_[end]) {
       if (Other(e, end) == a + b - end) found = e;
     }
     if (found < 0) {
-      found = static_cast<int>(core_.edges.size());
+      found = static_cast<int>(core_.pairs.size());
       const std::vector<int64_t> zeros(cost.size(), 0);
-      core_.edges.push_back({a, b, u == a ? cost : memo_.Unify(zeros)});
-      edges_of_[a].push_back(found);
-      edges_of_[b].push_back(found);
-      TouchEdge(found);
+      core_.pairs.push_back({a, b, u == a ? cost : memo_.Unify(zeros)});
+      pairs_of_[a].push_back(found);
+      pairs_of_[b].push_back(found);
+      TouchPair(found);
       if (u == a) return;
     }
-    TouchEdge(found);
-    SharedCells& sum = core_.edges[found].cost;
+    TouchPair(found);
+    SharedCells& sum = core_.pairs[found].cost;
     sum = memo_.Sum(sum, cost, core_.domain[b], u != a);
   }
 
@@ -403,7 +403,7 @@ class Reducer {
       if (is_gone_[v]) continue;
       const int64_t size = core_.domain[v];
       int64_t cells = 1;
-      for (int e : edges_of_[v]) cells += core_.domain[Other(e, v)];
+      for (int e : pairs_of_[v]) cells += core_.domain[Other(e, v)];
       if (size < 2 || size * size * cells > kMaxComparisons) continue;
       if (core_.segments[v].empty()) {
         changed |= Keep(v, memo_.Undominated(core_.unary[v], Ends(v)));
@@ -428,11 +428,11 @@ class Reducer {
 
   bool Dominates(int v, int w, int x) const {
     int64_t slack = core_.unary[v][x] - core_.unary[v][w];
-    if (slack < 0 && edges_of_[v].empty()) return false;
+    if (slack < 0 && pairs_of_[v].empty()) return false;
     for (const Segment& segment : core_.segments[v]) {
       if (segment.bytes[w] > segment.bytes[x]) return false;
     }
-    for (int e : edges_of_[v]) {
+    for (int e : pairs_of_[v]) {
       int64_t most = -kForbidden;
       for (int y = 0; y < core_.domain[Other(e, v)]; ++y) {
         const int64_t of_x = Cell(e, v, x, y);
@@ -450,9 +450,9 @@ class Reducer {
   bool EliminateLowDegrees() {
     bool changed = false;
     for (int v = -1; (v = low_degree_.Take(v)) >= 0;) {
-      if (is_gone_[v] || !core_.segments[v].empty() || edges_of_[v].size() > 2) continue;
+      if (is_gone_[v] || !core_.segments[v].empty() || pairs_of_[v].size() > 2) continue;
       int64_t cells = 1;
-      for (int e : edges_of_[v]) cells *= core_.domain[Other(e, v)];
+      for (int e : pairs_of_[v]) cells *= core_.domain[Other(e, v)];
       if (cells > kMaxNewTable) continue;
       Eliminate(v);
       changed = true;
@@ -461,9 +461,9 @@ class Reducer {
   }
 
   void Eliminate(int v) {
-    const std::vector<int> edges = edges_of_[v];
-    const int u = edges.empty() ? -1 : Other(edges[0], v);
-    const int w = edges.size() < 2 ? -1 : Other(edges[1], v);
+    const std::vector<int> pairs = pairs_of_[v];
+    const int u = pairs.empty() ? -1 : Other(pairs[0], v);
+    const int w = pairs.size() < 2 ? -1 : Other(pairs[1], v);
     const LeastTable& least = memo_.Least(core_.unary[v], Ends(v));
     Gone& gone = gone_.emplace_back();
     gone.v = v;
@@ -471,7 +471,7 @@ class Reducer {
     if (u >= 0) gone.u = {u, values_[u]};
     if (w >= 0) gone.w = {w, values_[w]};
     gone.value = least.value;
-    for (int e : edges) Detach(e);
+    for (int e : pairs) Detach(e);
     is_gone_[v] = 1;
     if (u < 0) {
       core_.constant = SaturatingAdd(core_.constant, least.cost[0]);
@@ -480,13 +480,13 @@ class Reducer {
         core_.unary[u][x] = SaturatingAdd(core_.unary[u][x], least.cost[x]);
       }
     } else {
-      AddEdge(u, w, least.cost);
+      AddPair(u, w, least.cost);
     }
   }
 
   ReducedCore Compact() {
     ReducedCore result;
-    CoreProblem& core = result.core;
+    ChoiceProblem& core = result.core;
     std::vector<int> number(count(), -1);
     for (int v = 0; v < count(); ++v) {
       if (is_gone_[v]) continue;
@@ -495,9 +495,9 @@ class Reducer {
       core.unary.push_back(std::move(core_.unary[v]));
       core.segments.push_back(std::move(core_.segments[v]));
     }
-    for (Edge& edge : core_.edges) {
-      if (edge.cost.empty()) continue;
-      core.edges.push_back({number[edge.a], number[edge.b], std::move(edge.cost)});
+    for (Pair& pair : core_.pairs) {
+      if (pair.cost.empty()) continue;
+      core.pairs.push_back({number[pair.a], number[pair.b], std::move(pair.cost)});
     }
     core.constant = core_.constant;
     core.infeasible = core.constant >= kForbidden;
@@ -520,13 +520,13 @@ class Reducer {
     return result;
   }
 
-  CoreProblem core_;
+  ChoiceProblem core_;
   std::vector<std::vector<int>> values_;    // [variable][value]: as given
-  std::vector<std::vector<int>> edges_of_;  // [variable]
+  std::vector<std::vector<int>> pairs_of_;  // [variable]
   std::vector<char> is_gone_;               // [variable]
   std::vector<int> moments_;                // those left, as given
   std::vector<Gone> gone_;                  // in the order in which they went
-  // What each rule has yet to look at: variables, and for the last two edges.
+  // What each rule has yet to look at: variables, and for the last two pairs.
   Worklist unsupported_;
   Worklist single_;
   Worklist dominated_;
@@ -538,7 +538,7 @@ class Reducer {
 
 }  // namespace
 
-ReducedCore ReduceCore(CoreProblem core, const ValueMask& wanted, TableMemo* memo) {
+ReducedCore ReduceCore(ChoiceProblem core, const ValueMask& wanted, TableMemo* memo) {
   TableMemo own;
   return Reducer(std::move(core), wanted, memo == nullptr ? &own : memo).Run();
 }

@@ -8,7 +8,7 @@
 //   functions         merge a variable into a neighbour whose value determines its own
 //   dominated values  remove x if another value w costs no more with any neighbours'
 //                     values and uses no more at any moment:
-//                     u(w) + sum over edges of max_y (c(w,y) - c(x,y)) <= u(x)
+//                     u(w) + sum over pairs of max_y (c(w,y) - c(x,y)) <= u(x)
 //   low degrees       minimise out variables without uses and with at most two
 //                     neighbours; a table over the neighbours replaces each
 //
@@ -23,13 +23,13 @@
 
 #include <vector>
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 #include "solver/table_memo.h"
 
 namespace tofu {
 
 struct ReducedCore {
-  CoreProblem core;
+  ChoiceProblem core;
   Lift lift;
   std::vector<int> moments;  // [new number]: old number
 };
@@ -38,7 +38,7 @@ struct ReducedCore {
 using ValueMask = std::vector<std::vector<char>>;
 
 // `memo`: what reductions of cores with equal tables share; null: nothing.
-ReducedCore ReduceCore(CoreProblem core, const ValueMask& wanted = {},
+ReducedCore ReduceCore(ChoiceProblem core, const ValueMask& wanted = {},
                        TableMemo* memo = nullptr);
 
 }  // namespace tofu

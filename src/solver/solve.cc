@@ -21,7 +21,7 @@ constexpr double kLateEliminationWork = 3e9;
 // Solves the parts of a core one at a time, and keeps track of their sum.
 class PartsSearch {
  public:
-  PartsSearch(const LimitedProblem& problem, const SolveOptions& options)
+  PartsSearch(const ChoiceProblem& problem, const SolveOptions& options)
       : problem_(problem), options_(options) {}
 
   SolveResult Run() {
@@ -60,7 +60,7 @@ class PartsSearch {
   }
 
   BranchResult SolvePart(size_t i) {
-    const CoreProblem& core = parts_[i].core;
+    const ChoiceProblem& core = parts_[i].core;
     BranchResult result;
     // Earlier parts that were not solved may still turn out to cost less.
     const int64_t top = options_.top - std::min(options_.top, BoundWithout(i));
@@ -159,7 +159,7 @@ class PartsSearch {
     SolveResult result;
     result.nodes = nodes_;
     result.values = Values();
-    if (result.values.empty() && !problem_.costs.domain.empty()) {
+    if (result.values.empty() && !problem_.domain.empty()) {
       result.bound = Bound();
       return result;
     }
@@ -167,16 +167,16 @@ class PartsSearch {
     result.bound = done ? result.cost : std::min(Bound(), result.cost);
     TOFU_CHECK(!done || Bound() == result.cost)
         << "proved " << Bound() << ", but the values cost " << result.cost;
-    TOFU_CHECK(problem_.PeakBytes(result.values) <= problem_.limit)
+    TOFU_CHECK(problem_.Fits(result.values))
         << "the values use " << problem_.PeakBytes(result.values) << " bytes of "
-        << problem_.limit;
+        << problem_.Limit();
     if (result.cost >= options_.top) return done ? Infeasible() : SolveResult{};
     result.status =
         result.bound == result.cost ? SolveStatus::kOptimal : SolveStatus::kFeasible;
     return result;
   }
 
-  const LimitedProblem& problem_;
+  const ChoiceProblem& problem_;
   const SolveOptions& options_;
   Lift lift_;
   int64_t constant_ = 0;
@@ -191,7 +191,7 @@ class PartsSearch {
 
 }  // namespace
 
-SolveResult Solve(const LimitedProblem& problem, const SolveOptions& options) {
+SolveResult Solve(const ChoiceProblem& problem, const SolveOptions& options) {
   return PartsSearch(problem, options).Run();
 }
 

@@ -1,4 +1,4 @@
-// Solves a LimitedProblem: finds proven optima if time allows, and at any time has the
+// Solves a ChoiceProblem: finds proven optima if time allows, and at any time has the
 // best choice so far and a lower bound.
 //
 //   1. merge_classes      merge variables that determine each other
@@ -28,8 +28,8 @@
 #include <limits>
 #include <vector>
 
+#include "solver/choice_problem.h"
 #include "solver/deadline.h"
-#include "solver/limited_problem.h"
 #include "solver/solve_cache.h"
 
 namespace tofu {
@@ -69,7 +69,7 @@ struct SolveResult {
   int64_t nodes = 0;
 };
 
-SolveResult Solve(const LimitedProblem& problem, const SolveOptions& options);
+SolveResult Solve(const ChoiceProblem& problem, const SolveOptions& options);
 
 }  // namespace tofu
 

@@ -9,13 +9,13 @@
 namespace tofu {
 namespace {
 
-using Segment = CoreProblem::Segment;
+using Segment = ChoiceProblem::Segment;
 
 bool SameSegment(const Segment& a, const Segment& b) {
   return a.begin == b.begin && a.end == b.end && a.bytes == b.bytes;
 }
 
-bool SameEdge(const CoreProblem::Edge& a, const CoreProblem::Edge& b) {
+bool SamePair(const ChoiceProblem::Pair& a, const ChoiceProblem::Pair& b) {
   return a.a == b.a && a.b == b.b && a.cost == b.cost;
 }
 
@@ -25,13 +25,13 @@ int64_t NumValues(const CorePart& part) {
 
 }  // namespace
 
-bool AreEqual(const CoreProblem& a, const CoreProblem& b) {
+bool AreEqual(const ChoiceProblem& a, const ChoiceProblem& b) {
   if (a.constant != b.constant || a.domain != b.domain || a.unary != b.unary ||
       a.capacity != b.capacity) {
     return false;
   }
-  if (!std::equal(a.edges.begin(), a.edges.end(), b.edges.begin(), b.edges.end(),
-                  SameEdge)) {
+  if (!std::equal(a.pairs.begin(), a.pairs.end(), b.pairs.begin(), b.pairs.end(),
+                  SamePair)) {
     return false;
   }
   return std::equal(
@@ -41,11 +41,11 @@ bool AreEqual(const CoreProblem& a, const CoreProblem& b) {
       });
 }
 
-std::vector<CorePart> SplitCore(const CoreProblem& core) {
+std::vector<CorePart> SplitCore(const ChoiceProblem& core) {
   const int count = core.num_variables();
   const int num_moments = static_cast<int>(core.capacity.size());
   UnionFind sets(count + num_moments);
-  for (const CoreProblem::Edge& edge : core.edges) sets.Merge(edge.a, edge.b);
+  for (const ChoiceProblem::Pair& pair : core.pairs) sets.Merge(pair.a, pair.b);
   for (int v = 0; v < count; ++v) {
     for (const Segment& segment : core.segments[v]) {
       for (int t = segment.begin; t < segment.end; ++t) sets.Merge(v, count + t);
@@ -60,7 +60,7 @@ std::vector<CorePart> SplitCore(const CoreProblem& core) {
       part = static_cast<int>(parts.size());
       parts.emplace_back();
     }
-    CoreProblem& own = parts[part].core;
+    ChoiceProblem& own = parts[part].core;
     if (i >= count) {
       number[i] = static_cast<int>(own.capacity.size());
       own.capacity.push_back(core.capacity[i - count]);
@@ -72,9 +72,9 @@ std::vector<CorePart> SplitCore(const CoreProblem& core) {
     own.segments.push_back(core.segments[i]);
     parts[part].variables.push_back(i);
   }
-  for (const CoreProblem::Edge& edge : core.edges) {
-    parts[part_of[sets.Find(edge.a)]].core.edges.push_back(
-        {number[edge.a], number[edge.b], edge.cost});
+  for (const ChoiceProblem::Pair& pair : core.pairs) {
+    parts[part_of[sets.Find(pair.a)]].core.pairs.push_back(
+        {number[pair.a], number[pair.b], pair.cost});
   }
   for (CorePart& part : parts) {
     for (std::vector<Segment>& segments : part.core.segments) {

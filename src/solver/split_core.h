@@ -2,25 +2,25 @@
 //
 // Output:     the parts, each with its variables of the core in their order; the parts
 //             with most values come last. Equal parts are next to each other.
-// Complexity: O(edges + segments + moments), and the copies.
+// Complexity: O(pairs + segments + moments), and the copies.
 #ifndef TOFU_SOLVER_SPLIT_CORE_H_
 #define TOFU_SOLVER_SPLIT_CORE_H_
 
 #include <vector>
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 
 namespace tofu {
 
 struct CorePart {
-  CoreProblem core;            // its constant is 0
+  ChoiceProblem core;          // its constant is 0
   std::vector<int> variables;  // [variable]: its number in the whole core
 };
 
-std::vector<CorePart> SplitCore(const CoreProblem& core);
+std::vector<CorePart> SplitCore(const ChoiceProblem& core);
 
 // Whether both cores are the same problem, so the same values solve both.
-bool AreEqual(const CoreProblem& a, const CoreProblem& b);
+bool AreEqual(const ChoiceProblem& a, const ChoiceProblem& b);
 
 }  // namespace tofu
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "solver/limited_problem.h"
+#include "solver/choice_problem.h"
 
 namespace tofu {
 namespace {

@@ -11,13 +11,13 @@
 
 #include <cstdint>
 
+#include "solver/choice_problem.h"
 #include "solver/deadline.h"
-#include "solver/pairwise_problem.h"
 #include "solver/reduce_core.h"
 
 namespace tofu {
 
-ValueMask WantedValues(const PairwiseProblem& problem, int64_t top, int rounds,
+ValueMask WantedValues(const ChoiceProblem& problem, int64_t top, int rounds,
                        Deadline deadline);
 
 }  // namespace tofu

@@ -8,7 +8,7 @@
 // Input:      a training graph, its table and classes.
 // Output:     MemoryLimit: bytes of whole tensors by class, and when they are alive.
 // Errors:     none.
-// Position:   after coalesce; step_search.h turns it into uses (limited_problem.h).
+// Position:   after coalesce; step_search.h turns it into uses (solver/moments.h).
 // Complexity: O(N + E) nodes and edges; PeakBytes as much, times the steps.
 #ifndef TOFU_PASSES_SEARCH_MEMORY_LIMIT_H_
 #define TOFU_PASSES_SEARCH_MEMORY_LIMIT_H_

@@ -10,7 +10,7 @@
 #include "passes/search/modes.h"
 #include "passes/search/pins.h"
 #include "passes/search/recursive_search.h"
-#include "solver/limited_problem.h"
+#include "solver/choice_problem.h"
 
 namespace tofu {
 namespace {

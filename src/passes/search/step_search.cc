@@ -7,6 +7,7 @@
 #include "passes/search/cost.h"
 #include "passes/search/patterns.h"
 #include "solver/greedy.h"
+#include "solver/moments.h"
 #include "solver/solve.h"
 #include "solver/wanted_values.h"
 
@@ -45,7 +46,7 @@ class SearchProblem {
     return true;
   }
 
-  const PairwiseProblem& problem() const { return problem_; }
+  const ChoiceProblem& problem() const { return problem_; }
   // Variables of tensors, by the bytes of one of them.
   std::vector<int> LargestFirst(const Graph& graph) const {
     std::vector<std::pair<int64_t, int>> order;
@@ -62,20 +63,20 @@ class SearchProblem {
     return variables;
   }
 
-  // The tiles that a worker holds, with one more variable for those that are decided.
-  void AddUses(const MemoryLimit& memory, const std::vector<int>& parts,
-               LimitedProblem* limited) const {
-    limited->limit = memory.limit_bytes;
-    const int decided = limited->costs.AddVariable(1);
+  // The problem with the tiles that a worker holds.
+  ChoiceProblem Limited(const MemoryLimit& memory, const std::vector<int>& parts) const {
+    MemoryProfile profile(problem_.domain);
     for (const MemoryLimit::Life& life : memory.lives) {
       std::vector<int64_t> bytes;
       for (const Cuts& cuts : tensors_[life.tensor_class]->alternatives) {
         bytes.push_back(TileBytes(life, cuts, parts));
       }
-      const int variable = tensor_variables_[life.tensor_class];
-      limited->uses.push_back({variable < 0 ? decided : variable, life.begin, life.end,
-                               SharedCells(std::move(bytes))});
+      if (life.begin >= life.end) continue;
+      profile.Add(tensor_variables_[life.tensor_class], life.begin, life.end, bytes);
     }
+    ChoiceProblem limited = problem_;
+    profile.Write(memory.limit_bytes, &limited);
+    return limited;
   }
 
   // Whether time was up before the problem was made.
@@ -195,7 +196,7 @@ class SearchProblem {
   std::vector<const OperatorChoices*> operators_;  // [operator class]; null: element-wise
   std::vector<int> tensor_variables_;              // of the problem; -1: none
   std::vector<int> operator_variables_;
-  PairwiseProblem problem_;
+  ChoiceProblem problem_;
   bool is_late_ = false;
 };
 
@@ -230,17 +231,16 @@ struct KindProfiles {
 
 EliminateResult Branch(const SearchProblem& search, const std::vector<int>& parts,
                        const SearchOptions& options, SolveCache* cache) {
-  LimitedProblem limited;
-  limited.costs = search.problem();
-  if (options.memory != nullptr) search.AddUses(*options.memory, parts, &limited);
   SolveOptions solve;
   solve.deadline = options.eliminate.deadline;
   solve.max_nodes = options.max_nodes;
   solve.elimination_work = options.elimination_work;
   solve.cache = cache;
-  SolveResult solved = Solve(limited, solve);
+  SolveResult solved = options.memory == nullptr
+                           ? Solve(search.problem(), solve)
+                           : Solve(search.Limited(*options.memory, parts), solve);
   EliminateResult result;
-  if (solved.values.empty() && !limited.costs.domain.empty()) return result;
+  if (solved.cost >= kForbidden) return result;
   result.status = solved.status == SolveStatus::kOptimal ? EliminateStatus::kOptimal
                                                          : EliminateStatus::kFeasible;
   result.values = std::move(solved.values);
@@ -276,14 +276,14 @@ SearchResult PartitionSearcher::Search(const ClassCuts& given,
   SearchResult result;
   SearchProblem search(coarse_, given, options, TablesOf(options.ordered));
   if (!search.Make()) return search.is_late() ? Hurry(given, options) : result;
-  const PairwiseProblem& problem = search.problem();
+  const ChoiceProblem& problem = search.problem();
   EliminateResult solved = options.method == SolveBy::kBranch
                                ? Branch(search, parts_, options, &solve_cache_)
                                : Eliminate(problem, options.eliminate, &cache_);
   if (options.method == SolveBy::kGreedy && solved.status != EliminateStatus::kTooBig) {
     // The mode's optimum still bounds what the greedy choice finds.
     solved.values = DecideGreedily(problem, search.LargestFirst(graph_));
-    solved.cost = problem.Cost(solved.values);
+    solved.cost = problem.Sum(solved.values);
     solved.status = solved.cost == solved.lower_bound ? EliminateStatus::kOptimal
                                                       : EliminateStatus::kFeasible;
   }
@@ -373,7 +373,7 @@ KnownProfiles PartitionSearcher::KnownOf(const ExactProfiles& exact) const {
   return known;
 }
 
-PairwiseProblem PartitionSearcher::Problem(const ClassCuts& given) {
+ChoiceProblem PartitionSearcher::Problem(const ClassCuts& given) {
   const SearchOptions unlimited;
   SearchProblem search(coarse_, given, unlimited, TablesOf(unlimited.ordered));
   TOFU_CHECK(search.Make()) << "more than " << unlimited.max_alternatives

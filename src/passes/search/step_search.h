@@ -130,7 +130,7 @@ class PartitionSearcher {
   KnownProfiles KnownOf(const ExactProfiles& exact) const;
 
   // What Search() solves, with as many alternatives as there are.
-  PairwiseProblem Problem(const ClassCuts& given);
+  ChoiceProblem Problem(const ClassCuts& given);
 
  private:
   SearchTables* TablesOf(size_t ordered);

@@ -14,7 +14,7 @@ namespace {
 TEST(BranchAndBound, FindsTheLeastCostOfCoresThatWereNotReduced) {
   int branched = 0;
   for (int seed = 1; seed <= 600; ++seed) {
-    const CoreProblem core = RandomCore(seed);
+    const ChoiceProblem core = RandomCore(seed);
     if (core.infeasible) continue;
     SCOPED_TRACE("seed " + std::to_string(seed));
     BranchOptions options;
@@ -34,7 +34,7 @@ TEST(BranchAndBound, FindsTheLeastCostOfCoresThatWereNotReduced) {
 
 TEST(BranchAndBound, OnlyWhatIsCheaperThanTheTopIsFound) {
   for (int seed = 1; seed <= 200; ++seed) {
-    const CoreProblem core = RandomCore(seed);
+    const ChoiceProblem core = RandomCore(seed);
     const int64_t least = LeastCost(core);
     if (least >= kForbidden) continue;
     BranchOptions options;

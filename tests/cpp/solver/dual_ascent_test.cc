@@ -14,7 +14,7 @@ namespace tofu {
 namespace {
 
 // The state's cost of a choice: never more than its cost, if it fits.
-double Rewritten(const CoreProblem& core, const DualAscent& ascent,
+double Rewritten(const ChoiceProblem& core, const DualAscent& ascent,
                  const DualState& state, const std::vector<int>& values) {
   double sum = state.constant;
   for (int v = 0; v < core.num_variables(); ++v) {
@@ -26,7 +26,7 @@ double Rewritten(const CoreProblem& core, const DualAscent& ascent,
 TEST(DualAscent, NoPricesMakeTheBoundExceedTheLeastCost) {
   int with_memory = 0;
   for (int seed = 1; seed <= 600; ++seed) {
-    const CoreProblem core = RandomCore(seed);
+    const ChoiceProblem core = RandomCore(seed);
     const int64_t least = LeastCost(core);
     if (least >= kForbidden) continue;
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -62,7 +62,7 @@ TEST(DualAscent, NoPricesMakeTheBoundExceedTheLeastCost) {
 TEST(DualAscent, OnlyValuesWithoutACheaperChoiceGo) {
   int removed = 0;
   for (int seed = 1; seed <= 600; ++seed) {
-    const CoreProblem core = RandomCore(seed);
+    const ChoiceProblem core = RandomCore(seed);
     const int64_t least = LeastCost(core);
     if (least >= kForbidden) continue;
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -89,11 +89,11 @@ TEST(DualAscent, OnlyValuesWithoutACheaperChoiceGo) {
 }
 
 TEST(DualAscent, WhereNothingCheaperThanTheTopIsLeftTheStateIsEmpty) {
-  CoreProblem core;
+  ChoiceProblem core;
   core.domain = {2, 2};
   core.unary = {{3, 4}, {2, 2}};
   core.segments.resize(2);
-  core.edges.push_back({0, 1, {1, 2, 3, 4}});
+  core.pairs.push_back({0, 1, {1, 2, 3, 4}});
   const DualAscent ascent(core, 6);
   EXPECT_FALSE([&] {
     DualState state = ascent.Start(7);
@@ -108,12 +108,12 @@ TEST(DualAscent, WhereNothingCheaperThanTheTopIsLeftTheStateIsEmpty) {
 }
 
 TEST(DualAscent, HugeCostsAreRoundedDown) {
-  CoreProblem core;
+  ChoiceProblem core;
   core.domain = {2, 2};
   const int64_t huge = kForbidden / 4 + 12345;
   core.unary = {{huge, huge + 1}, {huge + 3, huge}};
   core.segments.resize(2);
-  core.edges.push_back({0, 1, {1, 2, 3, 4}});
+  core.pairs.push_back({0, 1, {1, 2, 3, 4}});
   const DualAscent ascent(core, kForbidden);
   DualState state = ascent.Start(kForbidden);
   ascent.Sweep(true, &state, nullptr);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kAnyWork = 1e12;
 
-CoreProblem WithoutMemory(int seed) {
-  CoreProblem core = RandomCore(seed);
+ChoiceProblem WithoutMemory(int seed) {
+  ChoiceProblem core = RandomCore(seed);
   core.capacity.clear();
   for (auto& segments : core.segments) segments.clear();
   return core;
@@ -22,7 +22,7 @@ CoreProblem WithoutMemory(int seed) {
 TEST(EliminateCore, FindsTheLeastCostBelowTheTop) {
   for (int seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const CoreProblem core = WithoutMemory(seed);
+    const ChoiceProblem core = WithoutMemory(seed);
     if (core.infeasible) continue;
     const int64_t least = LeastCost(core);
     if (least >= kForbidden) continue;
@@ -33,10 +33,10 @@ TEST(EliminateCore, FindsTheLeastCostBelowTheTop) {
 }
 
 TEST(EliminateCore, LeavesWhatIsNotItsOwn) {
-  CoreProblem core;
+  ChoiceProblem core;
   core.domain = {2, 2};
   core.unary = {{0, 1}, {0, 2}};
-  core.edges.push_back({0, 1, {5, 0, 0, 5}});
+  core.pairs.push_back({0, 1, {5, 0, 0, 5}});
   core.segments.resize(2);
   EXPECT_EQ(EliminateCore(core, 100, kAnyWork, Deadline::max()),
             (std::vector<int>{1, 0}));
@@ -49,7 +49,7 @@ TEST(EliminateCore, LeavesWhatIsNotItsOwn) {
 }
 
 TEST(EliminateCore, AnEmptyCoreHasOneChoice) {
-  EXPECT_EQ(EliminateCore(CoreProblem(), 1, 0, Deadline::max()), std::vector<int>());
+  EXPECT_EQ(EliminateCore(ChoiceProblem(), 1, 0, Deadline::max()), std::vector<int>());
 }
 
 }  // namespace

@@ -10,9 +10,9 @@ namespace tofu {
 namespace {
 
 // `variables` variables of domain 1 to 4 and `pairs` random tables.
-PairwiseProblem RandomProblem(unsigned seed, int variables, int pairs) {
+ChoiceProblem RandomProblem(unsigned seed, int variables, int pairs) {
   std::mt19937 random(seed);
-  PairwiseProblem problem;
+  ChoiceProblem problem;
   problem.constant = static_cast<int64_t>(random() % 10);
   for (int v = 0; v < variables; ++v) {
     problem.AddVariable(1 + static_cast<int>(random() % 4));
@@ -33,7 +33,7 @@ PairwiseProblem RandomProblem(unsigned seed, int variables, int pairs) {
   return problem;
 }
 
-int64_t BruteForce(const PairwiseProblem& problem) {
+int64_t BruteForce(const ChoiceProblem& problem) {
   std::vector<int> values(problem.domain.size(), 0);
   int64_t best = problem.Cost(values);
   while (true) {
@@ -47,7 +47,7 @@ int64_t BruteForce(const PairwiseProblem& problem) {
 TEST(Eliminate, EqualsBruteForceOnRandomProblems) {
   for (unsigned seed = 1; seed <= 500; ++seed) {
     const int variables = 1 + static_cast<int>(seed % 7);
-    const PairwiseProblem problem =
+    const ChoiceProblem problem =
         RandomProblem(seed, variables, static_cast<int>(seed % 15));
     const EliminateResult result = Eliminate(problem, {});
     ASSERT_EQ(result.status, EliminateStatus::kOptimal) << "seed " << seed;
@@ -61,7 +61,7 @@ TEST(Eliminate, BelowTheTableLimitItBoundsTheOptimumFromBothSides) {
   int64_t optimum = 0;
   int64_t found = 0;
   for (unsigned seed = 1; seed <= 200; ++seed) {
-    const PairwiseProblem problem = RandomProblem(seed, 8, 24);
+    const ChoiceProblem problem = RandomProblem(seed, 8, 24);
     EliminateOptions options;
     options.max_table = 8;
     const EliminateResult result = Eliminate(problem, options);
@@ -78,7 +78,7 @@ TEST(Eliminate, BelowTheTableLimitItBoundsTheOptimumFromBothSides) {
 }
 
 TEST(Eliminate, AWideProblemEndsWithABoundWithinItsTime) {
-  const PairwiseProblem problem = RandomProblem(7, 120, 4000);
+  const ChoiceProblem problem = RandomProblem(7, 120, 4000);
   EliminateOptions options;
   options.max_table = 1 << 12;
   options.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
@@ -88,7 +88,7 @@ TEST(Eliminate, AWideProblemEndsWithABoundWithinItsTime) {
 }
 
 TEST(Eliminate, WithoutTimeTheBoundIsTheSumOfTheLeastCells) {
-  PairwiseProblem problem;
+  ChoiceProblem problem;
   for (int v = 0; v < 3; ++v) problem.AddVariable(2);
   problem.constant = 100;
   problem.unary[0] = {3, 4};
@@ -104,7 +104,7 @@ TEST(Eliminate, WithoutTimeTheBoundIsTheSumOfTheLeastCells) {
 TEST(Eliminate, EqualProblemsGiveEqualValues) {
   EliminateOptions options;
   options.max_table = 16;
-  const PairwiseProblem problem = RandomProblem(3, 20, 90);
+  const ChoiceProblem problem = RandomProblem(3, 20, 90);
   EXPECT_EQ(Eliminate(problem, options).values, Eliminate(problem, options).values);
 }
 
@@ -113,7 +113,7 @@ TEST(Eliminate, RepeatedStructureIsMinimisedOnce) {
   const SharedCells pair = {7, 1, 3, 0, 5, 2, 6, 4, 1};
   size_t tables = 0;
   for (int blocks : {100, 10000}) {
-    PairwiseProblem problem;
+    ChoiceProblem problem;
     for (int v = 0; v < blocks; ++v) {
       problem.AddVariable(3);
       if (v > 0) problem.pairs.push_back({v - 1, v, pair});
@@ -130,7 +130,7 @@ TEST(Eliminate, RepeatedStructureIsMinimisedOnce) {
 // The cached structure of a problem works for other costs.
 TEST(Eliminate, WithACacheItFindsWhatItFindsWithout) {
   for (unsigned seed = 1; seed <= 100; ++seed) {
-    PairwiseProblem problem = RandomProblem(seed, 12, 20);
+    ChoiceProblem problem = RandomProblem(seed, 12, 20);
     std::mt19937 random(seed);
     EliminationCache cache;
     for (int round = 0; round < 4; ++round) {
@@ -143,7 +143,7 @@ TEST(Eliminate, WithACacheItFindsWhatItFindsWithout) {
         std::vector<int64_t> costs(static_cast<size_t>(problem.domain[v]), 5);
         problem.unary[v] = problem.unary[v].empty() ? costs : std::vector<int64_t>();
       }
-      for (PairwiseProblem::Pair& pair : problem.pairs) {
+      for (ChoiceProblem::Pair& pair : problem.pairs) {
         std::vector<int64_t> cells = pair.cost.vector();
         cells[random() % cells.size()] += 50;
         pair.cost = SharedCells(std::move(cells));
@@ -153,7 +153,7 @@ TEST(Eliminate, WithACacheItFindsWhatItFindsWithout) {
 }
 
 TEST(Eliminate, WithoutTimeItDecidesOneVariableAfterTheOther) {
-  const PairwiseProblem problem = RandomProblem(7, 120, 4000);
+  const ChoiceProblem problem = RandomProblem(7, 120, 4000);
   EliminateOptions options;
   options.deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1);
   const EliminateResult result = Eliminate(problem, options);
@@ -170,7 +170,7 @@ TEST(Eliminate, RefusesMoreWorkThanAllowed) {
 }
 
 TEST(Eliminate, TiesGoToTheLowestValue) {
-  PairwiseProblem problem;
+  ChoiceProblem problem;
   problem.AddVariable(3);
   problem.AddVariable(2);
   problem.pairs.push_back({1, 0, std::vector<int64_t>(6, 5)});
@@ -178,7 +178,7 @@ TEST(Eliminate, TiesGoToTheLowestValue) {
 }
 
 TEST(Eliminate, AProblemWithoutVariablesIsItsConstant) {
-  PairwiseProblem problem;
+  ChoiceProblem problem;
   problem.constant = 42;
   const EliminateResult result = Eliminate(problem, {});
   EXPECT_EQ(result.status, EliminateStatus::kOptimal);

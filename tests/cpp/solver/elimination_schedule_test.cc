@@ -14,15 +14,15 @@ namespace {
 
 using Edges = std::vector<std::pair<int, int>>;
 
-Edges EdgesOf(const PairwiseProblem& problem) {
+Edges EdgesOf(const ChoiceProblem& problem) {
   Edges edges;
-  for (const PairwiseProblem::Pair& pair : problem.pairs)
+  for (const ChoiceProblem::Pair& pair : problem.pairs)
     edges.emplace_back(pair.a, pair.b);
   return edges;
 }
 
 // Of all choices: the least cost, and the lowest values that have it.
-int64_t LeastCost(const PairwiseProblem& problem) {
+int64_t LeastCost(const ChoiceProblem& problem) {
   int64_t least = kForbidden;
   ForEachChoice(problem.domain, [&](const std::vector<int>& values) {
     least = std::min(least, problem.Cost(values));
@@ -30,8 +30,8 @@ int64_t LeastCost(const PairwiseProblem& problem) {
   return least;
 }
 
-PairwiseProblem WithSmallCosts(int seed) {
-  PairwiseProblem problem = RandomLimitedProblem(seed).costs;
+ChoiceProblem WithSmallCosts(int seed) {
+  ChoiceProblem problem = RandomProblem(seed);
   const auto bounded = [](std::vector<int64_t> cells) {
     for (int64_t& cell : cells) cell = std::min<int64_t>(cell, 1000);
     return cells;
@@ -43,7 +43,7 @@ PairwiseProblem WithSmallCosts(int seed) {
 
 TEST(EliminationSchedule, AnyOrderFindsTheLeastCost) {
   for (int seed = 1; seed <= 200; ++seed) {
-    const PairwiseProblem problem = WithSmallCosts(seed);
+    const ChoiceProblem problem = WithSmallCosts(seed);
     std::vector<int> order(problem.domain.size());
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(seed)));
@@ -59,7 +59,7 @@ TEST(EliminationSchedule, AnyOrderFindsTheLeastCost) {
 
 // One schedule, one pool: nothing of an earlier run stays.
 TEST(EliminationSchedule, ServesProblemsThatDifferInTheirCosts) {
-  PairwiseProblem problem;
+  ChoiceProblem problem;
   for (int v = 0; v < 3; ++v) problem.AddVariable(2);
   problem.pairs.push_back({0, 1, {0, 1, 1, 0}});
   problem.pairs.push_back({1, 2, {0, 1, 1, 0}});
@@ -85,7 +85,7 @@ TEST(EliminationSchedule, ServesProblemsThatDifferInTheirCosts) {
 }
 
 TEST(EliminationSchedule, TooMuchWorkSetsNothing) {
-  PairwiseProblem problem;
+  ChoiceProblem problem;
   for (int v = 0; v < 2; ++v) problem.AddVariable(4);
   problem.pairs.push_back({0, 1, {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}});
   TablePool pool;
@@ -98,7 +98,7 @@ TEST(EliminationSchedule, TooMuchWorkSetsNothing) {
 }
 
 TEST(EliminationSchedule, AfterTheDeadlineNothingIsSet) {
-  PairwiseProblem problem;
+  ChoiceProblem problem;
   problem.AddVariable(2);
   TablePool pool;
   EliminationSchedule schedule(problem.domain, {}, {0}, &pool);

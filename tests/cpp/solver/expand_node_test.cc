@@ -12,7 +12,7 @@
 namespace tofu {
 namespace {
 
-SearchNode Root(const CoreProblem& core, int64_t top) {
+SearchNode Root(const ChoiceProblem& core, int64_t top) {
   SearchNode root;
   root.part = std::make_shared<SearchPart>(
       core, [](const std::vector<int>& values) { return values; }, top);
@@ -41,7 +41,7 @@ TEST(ExpandNode, TheNodesBelowHoldTheLeastCost) {
   int nodes = 0, cores = 0;
   for (int seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const CoreProblem core = RandomCore(seed);
+    const ChoiceProblem core = RandomCore(seed);
     if (core.infeasible) continue;
     SearchNode root = Root(core, kForbidden);
     if (root.state.empty) continue;
@@ -54,7 +54,7 @@ TEST(ExpandNode, TheNodesBelowHoldTheLeastCost) {
 TEST(ExpandNode, WhatItFindsCostsWhatItSaysAndFits) {
   int found = 0;
   for (int seed = 1; seed <= 200; ++seed) {
-    const CoreProblem core = RandomCore(seed);
+    const ChoiceProblem core = RandomCore(seed);
     if (core.infeasible) continue;
     SearchNode root = Root(core, kForbidden);
     if (root.state.empty) continue;
@@ -68,7 +68,7 @@ TEST(ExpandNode, WhatItFindsCostsWhatItSaysAndFits) {
 }
 
 TEST(ExpandNode, AfterTheDeadlineTheNodeIsStillOpen) {
-  const CoreProblem core = RandomCore(3);
+  const ChoiceProblem core = RandomCore(3);
   ExpandOptions options;
   options.deadline = Deadline();
   const Expanded expanded = ExpandNode(Root(core, kForbidden), options);
@@ -77,7 +77,7 @@ TEST(ExpandNode, AfterTheDeadlineTheNodeIsStillOpen) {
 }
 
 TEST(ExpandNode, AListenerEndsTheWork) {
-  const CoreProblem core = RandomCore(3);
+  const ChoiceProblem core = RandomCore(3);
   ExpandOptions options;
   int calls = 0;
   options.listener = [&](const FoundChoice*, int64_t) {

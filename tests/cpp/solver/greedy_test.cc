@@ -10,8 +10,8 @@ namespace {
 constexpr int kTensor = 0, kOp = 1, kOther = 2;
 
 // Two tensors with an operator between them.
-PairwiseProblem OneOperator() {
-  PairwiseProblem problem;
+ChoiceProblem OneOperator() {
+  ChoiceProblem problem;
   for (int v = 0; v < 3; ++v) problem.AddVariable(2);
   problem.pairs.push_back({kTensor, kOp, {0, 0, 0, 0}});
   problem.pairs.push_back({kOp, kOther, {0, 5, 9, 3}});
@@ -19,7 +19,7 @@ PairwiseProblem OneOperator() {
 }
 
 TEST(Greedy, ATensorTakesTheValueForWhichTheOperatorsAroundItCostLeast) {
-  PairwiseProblem problem = OneOperator();
+  ChoiceProblem problem = OneOperator();
   problem.pairs[0].cost = {4, 9, 3, 1};  // of value 0: 4 + 0; of value 1: 3 + 0
   EXPECT_EQ(DecideGreedily(problem, {kTensor, kOther}), (std::vector<int>{1, 0, 0}));
   problem.unary[kTensor] = {0, 2};  // 4 against 5
@@ -29,19 +29,19 @@ TEST(Greedy, ATensorTakesTheValueForWhichTheOperatorsAroundItCostLeast) {
 // The operator took value 0, because the other tensor could still take 0. That tensor
 // then takes 1, with which the operator would rather have taken 1.
 TEST(Greedy, WhatIsDecidedStays) {
-  PairwiseProblem problem = OneOperator();
+  ChoiceProblem problem = OneOperator();
   problem.unary[kOther] = {100, 0};
   EXPECT_EQ(DecideGreedily(problem, {kTensor, kOther}), (std::vector<int>{0, 0, 1}));
 }
 
 TEST(Greedy, TensorsAreDecidedInTheGivenOrder) {
-  PairwiseProblem problem = OneOperator();
+  ChoiceProblem problem = OneOperator();
   problem.unary[kOther] = {100, 0};
   EXPECT_EQ(DecideGreedily(problem, {kOther, kTensor}), (std::vector<int>{0, 1, 1}));
 }
 
 TEST(Greedy, OperatorsWhoseTensorsAreNotListedTakeTheirBestValue) {
-  PairwiseProblem problem;
+  ChoiceProblem problem;
   problem.AddVariable(3);
   problem.unary[0] = {7, 2, 2};
   EXPECT_EQ(DecideGreedily(problem, {}), (std::vector<int>{1})) << "the lowest of two";

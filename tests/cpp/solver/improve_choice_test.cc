@@ -11,7 +11,7 @@ namespace tofu {
 namespace {
 
 // The dearest choice that is allowed and fits; empty if there is none.
-std::vector<int> Dearest(const CoreProblem& core) {
+std::vector<int> Dearest(const ChoiceProblem& core) {
   std::vector<int> dearest;
   int64_t most = -1;
   ForEachChoice(core.domain, [&](const std::vector<int>& values) {
@@ -28,7 +28,7 @@ TEST(ImproveChoice, FindsTheLeastCostOfASmallCore) {
   int improved = 0;
   for (int seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const CoreProblem core = RandomCore(seed);
+    const ChoiceProblem core = RandomCore(seed);
     if (core.infeasible) continue;
     std::vector<int> values = Dearest(core);
     if (values.empty()) continue;
@@ -53,7 +53,7 @@ TEST(ImproveChoice, FindsTheLeastCostOfASmallCore) {
 TEST(ImproveChoice, EqualSeedsFindEqualValues) {
   int seed = 1;
   while (Dearest(RandomCore(seed)).empty()) ++seed;
-  const CoreProblem core = RandomCore(seed);
+  const ChoiceProblem core = RandomCore(seed);
   const std::vector<int> values = Dearest(core);
   ImproveOptions options;
   EXPECT_EQ(ImproveChoice(core, values, core.Cost(values), options),

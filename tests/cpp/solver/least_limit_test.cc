@@ -4,7 +4,9 @@
 
 #include <numeric>
 #include <string>
+#include <vector>
 
+#include "solver/moments.h"
 #include "solver/random_problem.h"
 
 namespace tofu {
@@ -13,7 +15,7 @@ namespace {
 TEST(LeastLimit, IsWhatTryingEveryChoiceFinds) {
   int without = 0;
   for (int seed = 1; seed <= 300; ++seed) {
-    const LimitedProblem problem = RandomLimitedProblem(seed);
+    const ChoiceProblem problem = RandomProblem(seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + Describe(problem));
     const LeastLimit found = FindLeastLimit(problem, Deadline::max(), 1);
     const int64_t least = TryEveryChoice(problem).least_limit;
@@ -31,13 +33,17 @@ TEST(LeastLimit, IsWhatTryingEveryChoiceFinds) {
 }
 
 TEST(LeastLimit, NamesTheMomentAndWhatIsAliveThere) {
-  LimitedProblem problem;
-  for (int v = 0; v < 4; ++v) problem.costs.AddVariable(2);
-  problem.uses = {
-      {0, 0, 6, {4, 9}}, {1, 3, 9, {7, 5}}, {2, 6, 9, {1, 1}}, {3, 0, 9, {0, 0}}};
+  ChoiceProblem problem;
+  for (int v = 0; v < 4; ++v) problem.AddVariable(2);
+  MemoryProfile profile(problem.domain);
+  profile.Add(0, 0, 6, {4, 9});
+  profile.Add(1, 3, 9, {7, 5});
+  profile.Add(2, 6, 9, {1, 1});
+  profile.Add(3, 0, 9, {0, 0});
+  const std::vector<int64_t> moments = profile.Write(kUnlimited, &problem);
   const LeastLimit found = FindLeastLimit(problem, Deadline::max(), 1);
   EXPECT_EQ(found.least, 9);
-  EXPECT_EQ(found.moment, 3);
+  EXPECT_EQ(moments[found.moment], 3);
   ASSERT_EQ(found.needs.size(), 2u);
   EXPECT_EQ(found.needs[0].variable, 1);
   EXPECT_EQ(found.needs[0].bytes, 5);

@@ -14,7 +14,7 @@ TEST(RepairAndImprove, FitsAndNoSingleChangeIsCheaper) {
   int found = 0, feasible = 0;
   for (int seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const CoreProblem core = RandomCore(seed);
+    const ChoiceProblem core = RandomCore(seed);
     if (core.infeasible) continue;
     feasible += LeastCost(core) < kForbidden;
     const auto values =
@@ -36,7 +36,7 @@ TEST(RepairAndImprove, FitsAndNoSingleChangeIsCheaper) {
 }
 
 TEST(RepairAndImprove, TakesTheChangeThatReducesTheExcessMostForItsCost) {
-  CoreProblem core;
+  ChoiceProblem core;
   core.domain = {2, 2};
   core.unary = {{0, 100}, {0, 1}};
   core.capacity = {10};
@@ -47,7 +47,7 @@ TEST(RepairAndImprove, TakesTheChangeThatReducesTheExcessMostForItsCost) {
 }
 
 TEST(RepairAndImprove, FindsNothingWhereNothingFits) {
-  CoreProblem core;
+  ChoiceProblem core;
   core.domain = {1, 1};
   core.unary = {{0}, {0}};
   core.capacity = {-1};

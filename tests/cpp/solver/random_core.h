@@ -6,19 +6,19 @@
 #include <cstdint>
 #include <vector>
 
-#include "solver/core_problem.h"
+#include "solver/choice_problem.h"
 #include "solver/merge_classes.h"
 #include "solver/random_problem.h"
 
 namespace tofu {
 
-// Of RandomLimitedProblem(seed); its classes are merged, but nothing is reduced.
-inline CoreProblem RandomCore(int seed) {
-  return MergeClasses(RandomLimitedProblem(seed)).core;
+// Of RandomProblem(seed); its classes are merged, but nothing is reduced.
+inline ChoiceProblem RandomCore(int seed) {
+  return MergeClasses(RandomProblem(seed)).core;
 }
 
 // kForbidden: no choice is allowed and fits.
-inline int64_t LeastCost(const CoreProblem& core) {
+inline int64_t LeastCost(const ChoiceProblem& core) {
   int64_t least = kForbidden;
   if (core.infeasible) return least;
   ForEachChoice(core.domain, [&](const std::vector<int>& values) {

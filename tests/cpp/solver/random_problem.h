@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "solver/limited_problem.h"
+#include "solver/choice_problem.h"
 
 namespace tofu {
 
 // Depending on `seed`: trees, grids and random graphs of 4 to 12 variables; ties,
 // forbidden costs, variables that determine each other, no limit, tight limits, zero
 // limits.
-LimitedProblem RandomLimitedProblem(int seed);
+ChoiceProblem RandomProblem(int seed);
 
 // Calls visit(values) for every choice.
 template <typename Visit>
@@ -32,10 +32,10 @@ struct BruteForce {
   int64_t least_limit = kUnlimited;  // kUnlimited: no choice is allowed
 };
 
-BruteForce TryEveryChoice(const LimitedProblem& problem);
+BruteForce TryEveryChoice(const ChoiceProblem& problem);
 
 // The problem as text, for a test that fails.
-std::string Describe(const LimitedProblem& problem);
+std::string Describe(const ChoiceProblem& problem);
 
 }  // namespace tofu
 

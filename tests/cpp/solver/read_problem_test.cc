@@ -16,22 +16,24 @@ constexpr const char* kOwn = R"({"format": "tofu-step-problem", "version": 2,
   "memory": {"limit": 9, "uses": [[0, 1, 4, [2, 3]], [1, 2, 2, [8, 8, 8]]]}})";
 
 TEST(ReadProblem, ReadsOurFormat) {
-  const LimitedProblem problem = ReadProblem(kOwn);
-  EXPECT_EQ(problem.costs.domain, (std::vector<int>{2, 3, 1}));
+  const ProblemText read = ReadProblem(kOwn);
+  const ChoiceProblem& problem = read.problem;
+  EXPECT_EQ(problem.domain, (std::vector<int>{2, 3, 1}));
   EXPECT_EQ(problem.Cost({1, 2, 0}), 7 + 5 + 6 + 6 + 0);
   EXPECT_EQ(problem.Cost({0, 1, 0}), kForbidden) << "1e19 is above what is allowed";
-  EXPECT_EQ(problem.limit, 9);
-  ASSERT_EQ(problem.uses.size(), 1u) << "a use that ends as it begins uses nothing";
-  EXPECT_EQ(problem.uses[0].end, 4);
+  EXPECT_EQ(problem.Limit(), 9);
+  EXPECT_EQ(read.moments, (std::vector<int64_t>{1, 4}))
+      << "a use that ends as it begins uses nothing";
   EXPECT_EQ(problem.PeakBytes({1, 0, 0}), 3);
 }
 
 TEST(ReadProblem, EqualTablesShareTheirCells) {
-  const LimitedProblem problem =
+  const ChoiceProblem problem =
       ReadProblem(R"({"format": "tofu-step-problem", "version": 1, "constant": 0,
         "domains": [2, 2, 2], "unary": [[], [], []],
-        "pairs": [[0, 1, [1, 2, 3, 4]], [1, 2, [1, 2, 3, 4]], [0, 2, [1, 2, 3, 5]]]})");
-  const auto& pairs = problem.costs.pairs;
+        "pairs": [[0, 1, [1, 2, 3, 4]], [1, 2, [1, 2, 3, 4]], [0, 2, [1, 2, 3, 5]]]})")
+          .problem;
+  const auto& pairs = problem.pairs;
   EXPECT_EQ(pairs[0].cost.pointer(), pairs[1].cost.pointer());
   EXPECT_NE(pairs[0].cost.pointer(), pairs[2].cost.pointer());
 }

@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kNo = kForbidden;
 
 // Two variables of `domain` values each, joined by a table that nothing simplifies.
-CoreProblem PairOf(int domain) {
-  CoreProblem core;
+ChoiceProblem PairOf(int domain) {
+  ChoiceProblem core;
   core.domain = {domain, domain};
   core.unary.assign(2, std::vector<int64_t>(domain, 0));
   core.segments.resize(2);
@@ -26,15 +26,15 @@ CoreProblem PairOf(int domain) {
   for (int x = 0; x < domain; ++x) {
     for (int y = 0; y < domain; ++y) cost.push_back(x == y ? 0 : 1 + x * y);
   }
-  core.edges.push_back({0, 1, cost});
+  core.pairs.push_back({0, 1, cost});
   return core;
 }
 
 // Twenty variables in a row, with a few more tables, small costs and forbidden ones.
-CoreProblem SparseCore(int seed, bool has_memory) {
+ChoiceProblem SparseCore(int seed, bool has_memory) {
   std::mt19937 random(seed);
   const auto below = [&random](int n) { return static_cast<int>(random() % n); };
-  CoreProblem core;
+  ChoiceProblem core;
   for (int v = 0; v < 20; ++v) {
     core.domain.push_back(2 + below(3));
     core.unary.emplace_back();
@@ -59,14 +59,14 @@ CoreProblem SparseCore(int seed, bool has_memory) {
     for (int i = 0; i < core.domain[a] * core.domain[b]; ++i) {
       cost.push_back(below(7) == 0 ? kNo : below(8));
     }
-    core.edges.push_back({a, b, cost});
+    core.pairs.push_back({a, b, cost});
   }
   return core;
 }
 
 TEST(ReduceCore, KeepsTheLeastCost) {
   for (int seed = 1; seed <= 1000; ++seed) {
-    const CoreProblem core = RandomCore(seed);
+    const ChoiceProblem core = RandomCore(seed);
     if (core.infeasible) continue;
     SCOPED_TRACE("seed " + std::to_string(seed));
     const ReducedCore reduced = ReduceCore(core);
@@ -93,7 +93,7 @@ TEST(ReduceCore, WhatIsLeftCannotBeReducedFurther) {
       if (once.core.infeasible) continue;
       const ReducedCore twice = ReduceCore(once.core);
       ASSERT_EQ(twice.core.domain, once.core.domain);
-      ASSERT_EQ(twice.core.edges.size(), once.core.edges.size());
+      ASSERT_EQ(twice.core.pairs.size(), once.core.pairs.size());
       left += once.core.num_variables();
     }
   }
@@ -103,7 +103,7 @@ TEST(ReduceCore, WhatIsLeftCannotBeReducedFurther) {
 TEST(ReduceCore, OnlyWantedValuesAreLeft) {
   int restricted = 0;
   for (int seed = 1; seed <= 300; ++seed) {
-    const CoreProblem core = RandomCore(seed);
+    const ChoiceProblem core = RandomCore(seed);
     if (core.infeasible) continue;
     SCOPED_TRACE("seed " + std::to_string(seed));
     ValueMask wanted;
@@ -127,14 +127,14 @@ TEST(ReduceCore, OnlyWantedValuesAreLeft) {
 // Ten tables add up to more than 2^63.
 TEST(ReduceCore, ManyHugeCostsMakeNoValueCheap) {
   constexpr int kNeighbours = 10;
-  CoreProblem core;
+  ChoiceProblem core;
   core.domain.assign(1 + kNeighbours, 2);
   core.unary.assign(1 + kNeighbours, {0, 0});
   core.segments.resize(1 + kNeighbours);
   for (int v = 1; v <= kNeighbours; ++v) {
     // Value 0 of the first variable is free, value 1 is not.
-    core.edges.push_back({0, v, {0, 0, kNo - 1, kNo - 1}});
-    if (v > 1) core.edges.push_back({v - 1, v, {0, 1, 1, 0}});
+    core.pairs.push_back({0, v, {0, 0, kNo - 1, kNo - 1}});
+    if (v > 1) core.pairs.push_back({v - 1, v, {0, 1, 1, 0}});
   }
   EXPECT_EQ(LeastCost(ReduceCore(core).core), 0);
 }
@@ -147,22 +147,22 @@ TEST(ReduceCore, AVariableWithoutUsesIsMinimisedOut) {
 
 // Its neighbours use memory, so only it can go. They share a table already.
 TEST(ReduceCore, AVariableBetweenTwoOthersIsAddedToTheirTable) {
-  CoreProblem core = PairOf(2);
+  ChoiceProblem core = PairOf(2);
   core.domain.push_back(2);
   core.unary.push_back({0, 0});
-  core.edges = {{0, 1, {0, 1, 1, 0}}, {0, 2, {0, 5, 5, 0}}, {1, 2, {0, 7, 7, 0}}};
+  core.pairs = {{0, 1, {0, 1, 1, 0}}, {0, 2, {0, 5, 5, 0}}, {1, 2, {0, 7, 7, 0}}};
   core.capacity = {3};
   core.segments = {{{0, 1, {2, 1}}}, {{0, 1, {1, 2}}}, {}};
   const ReducedCore reduced = ReduceCore(core);
   ASSERT_EQ(reduced.core.num_variables(), 2);
-  ASSERT_EQ(reduced.core.edges.size(), 1u);
-  EXPECT_EQ(reduced.core.edges[0].cost.vector(), (std::vector<int64_t>{0, 6, 6, 0}));
+  ASSERT_EQ(reduced.core.pairs.size(), 1u);
+  EXPECT_EQ(reduced.core.pairs[0].cost.vector(), (std::vector<int64_t>{0, 6, 6, 0}));
   EXPECT_EQ(reduced.lift({1, 1}), (std::vector<int>{1, 1, 1}));
 }
 
 TEST(ReduceCore, AValueThatATableForbidsWithEveryOtherGoes) {
-  CoreProblem core = PairOf(3);
-  core.edges[0].cost = {kNo, kNo, kNo, 0, 2, 9, 9, 2, 0};
+  ChoiceProblem core = PairOf(3);
+  core.pairs[0].cost = {kNo, kNo, kNo, 0, 2, 9, 9, 2, 0};
   core.capacity = {4};
   core.segments = {{{0, 1, {0, 1, 2}}}, {{0, 1, {2, 1, 3}}}};
   const ReducedCore reduced = ReduceCore(core);
@@ -172,8 +172,8 @@ TEST(ReduceCore, AValueThatATableForbidsWithEveryOtherGoes) {
 }
 
 TEST(ReduceCore, AValueThatCostsAndUsesNoLessGoes) {
-  CoreProblem core = PairOf(2);
-  core.edges[0].cost = {5, 0, 4, 4};  // value 0 of a is cheaper only where b has 1
+  ChoiceProblem core = PairOf(2);
+  core.pairs[0].cost = {5, 0, 4, 4};  // value 0 of a is cheaper only where b has 1
   core.unary = {{9, 1}, {0, 0}};      // and not even there with what it costs itself
   core.capacity = {3};
   core.segments = {{{0, 1, {2, 2}}}, {{0, 1, {0, 2}}}};
@@ -185,8 +185,8 @@ TEST(ReduceCore, AValueThatCostsAndUsesNoLessGoes) {
 
 // Nothing else removes it: it fits, and is allowed with every value of the other.
 TEST(ReduceCore, AValueThatAnotherBeatsWhateverTheOthersChooseGoes) {
-  CoreProblem core = PairOf(3);
-  core.edges[0].cost = {0, 2, 9, 9, 2, 0, 1, 3, 10};  // the last row is the first plus 1
+  ChoiceProblem core = PairOf(3);
+  core.pairs[0].cost = {0, 2, 9, 9, 2, 0, 1, 3, 10};  // the last row is the first plus 1
   core.capacity = {4};
   core.segments = {{{0, 1, {1, 2, 1}}}, {{0, 1, {3, 2, 1}}}};
   EXPECT_EQ(ReduceCore(core).core.domain, (std::vector<int>{2, 3}));
@@ -195,9 +195,9 @@ TEST(ReduceCore, AValueThatAnotherBeatsWhateverTheOthersChooseGoes) {
 }
 
 TEST(ReduceCore, AValueThatUsesMoreThanIsLeftGoes) {
-  CoreProblem core = PairOf(2);
+  ChoiceProblem core = PairOf(2);
   core.unary = {{0, 0}, {0, 100}};
-  core.edges[0].cost = {50, 0, 0, 50};
+  core.pairs[0].cost = {50, 0, 0, 50};
   core.capacity = {5, 4};
   core.segments = {{{0, 2, {0, 2}}}, {{1, 2, {5, 0}}}};
   const ReducedCore reduced = ReduceCore(core);  // b's cheap value never fits
@@ -206,10 +206,10 @@ TEST(ReduceCore, AValueThatUsesMoreThanIsLeftGoes) {
 }
 
 TEST(ReduceCore, AFunctionOfAnotherVariableBringsItsUses) {
-  CoreProblem core = PairOf(3);
+  ChoiceProblem core = PairOf(3);
   core.domain[1] = 2;
   core.unary = {{0, 1, 2}, {5, 0}};
-  core.edges[0].cost = {0, kNo, kNo, 0, kNo, 0};  // b = 0 where a = 0, else 1
+  core.pairs[0].cost = {0, kNo, kNo, 0, kNo, 0};  // b = 0 where a = 0, else 1
   core.capacity = {5};
   core.segments = {{{0, 1, {4, 4, 0}}}, {{0, 1, {0, 3}}}};
   const ReducedCore reduced = ReduceCore(core);
@@ -217,11 +217,11 @@ TEST(ReduceCore, AFunctionOfAnotherVariableBringsItsUses) {
 }
 
 TEST(ReduceCore, ASumOfTwoCostsIsNoTable) {
-  CoreProblem core = PairOf(2);
-  core.edges[0].cost = {7, 9, 3, 5};
+  ChoiceProblem core = PairOf(2);
+  core.pairs[0].cost = {7, 9, 3, 5};
   core.capacity = {2};
   core.segments = {{{0, 1, {1, 2}}}, {{0, 1, {2, 1}}}};
-  EXPECT_TRUE(ReduceCore(core).core.edges.empty());
+  EXPECT_TRUE(ReduceCore(core).core.pairs.empty());
   EXPECT_EQ(LeastCost(ReduceCore(core).core), LeastCost(core));
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "solver/moments.h"
 #include "solver/random_problem.h"
 
 namespace tofu {
@@ -16,7 +17,7 @@ constexpr int kNumProblems = 2000;
 TEST(Solve, FindsWhatTryingEveryChoiceFinds) {
   int infeasible = 0;
   for (int seed = 1; seed <= kNumProblems; ++seed) {
-    const LimitedProblem problem = RandomLimitedProblem(seed);
+    const ChoiceProblem problem = RandomProblem(seed);
     const int64_t best = TryEveryChoice(problem).cost;
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + Describe(problem));
     const SolveResult result = Solve(problem, {});
@@ -29,39 +30,40 @@ TEST(Solve, FindsWhatTryingEveryChoiceFinds) {
     ASSERT_EQ(result.cost, best);
     ASSERT_EQ(result.bound, best);
     ASSERT_EQ(problem.Cost(result.values), best);
-    ASSERT_LE(problem.PeakBytes(result.values), problem.limit);
+    ASSERT_LE(problem.PeakBytes(result.values), problem.Limit());
   }
   EXPECT_GT(infeasible, kNumProblems / 10);
   EXPECT_LT(infeasible, kNumProblems / 2);
 }
 
 // A map of four countries, each next to all others, in `colours` colours.
-LimitedProblem FourNeighbours(int colours) {
-  LimitedProblem problem;
-  for (int v = 0; v < 4; ++v) problem.costs.AddVariable(colours);
+ChoiceProblem FourNeighbours(int colours) {
+  ChoiceProblem problem;
+  for (int v = 0; v < 4; ++v) problem.AddVariable(colours);
   for (int a = 0; a < 4; ++a) {
     for (int b = a + 1; b < 4; ++b) {
       std::vector<int64_t> cells;
       for (int i = 0; i < colours * colours; ++i) {
         cells.push_back(i % colours == i / colours ? kForbidden : 1);
       }
-      problem.costs.pairs.push_back({a, b, std::move(cells)});
+      problem.pairs.push_back({a, b, std::move(cells)});
     }
   }
   return problem;
 }
 
 TEST(Solve, WhatOnlyASearchRefutesIsInfeasible) {
-  LimitedProblem problem = FourNeighbours(3);
+  ChoiceProblem problem = FourNeighbours(3);
   EXPECT_EQ(Solve(problem, {}).status, SolveStatus::kInfeasible);
   // The same with a memory limit, which prevents elimination.
-  for (int v = 0; v < 4; ++v) problem.uses.push_back({v, 0, 1, {2, 1, 0}});
-  problem.limit = 7;
+  MemoryProfile profile(problem.domain);
+  for (int v = 0; v < 4; ++v) profile.Add(v, 0, 1, {2, 1, 0});
+  profile.Write(7, &problem);
   EXPECT_EQ(Solve(problem, {}).status, SolveStatus::kInfeasible);
 }
 
 TEST(Solve, OnlyWhatIsCheaperThanTheTopCounts) {
-  const LimitedProblem problem = FourNeighbours(4);
+  const ChoiceProblem problem = FourNeighbours(4);
   SolveOptions options;
   options.top = 7;
   EXPECT_EQ(Solve(problem, options).cost, 6);
@@ -70,21 +72,22 @@ TEST(Solve, OnlyWhatIsCheaperThanTheTopCounts) {
 }
 
 TEST(Solve, EqualPartsAreSolvedOnceAndAllCounted) {
-  LimitedProblem problem;
+  ChoiceProblem problem;
   for (int part = 0; part < 5; ++part) {
-    const LimitedProblem one = FourNeighbours(4);
-    const int first = static_cast<int>(problem.costs.domain.size());
-    for (int size : one.costs.domain) problem.costs.AddVariable(size);
-    for (const PairwiseProblem::Pair& pair : one.costs.pairs) {
-      problem.costs.pairs.push_back({first + pair.a, first + pair.b, pair.cost});
-    }
-    for (int v = 0; v < 4; ++v) {
-      problem.uses.push_back({first + v, 10 * part, 10 * part + 1, {6, 1, 0, 3}});
+    const ChoiceProblem one = FourNeighbours(4);
+    const int first = static_cast<int>(problem.domain.size());
+    for (int size : one.domain) problem.AddVariable(size);
+    for (const ChoiceProblem::Pair& pair : one.pairs) {
+      problem.pairs.push_back({first + pair.a, first + pair.b, pair.cost});
     }
   }
-  problem.limit = 9;  // all four colours need 10
+  MemoryProfile profile(problem.domain);
+  for (int v = 0; v < problem.num_variables(); ++v) {
+    profile.Add(v, 10 * (v / 4), 10 * (v / 4) + 1, {6, 1, 0, 3});
+  }
+  profile.Write(9, &problem);  // all four colours need 10
   EXPECT_EQ(Solve(problem, {}).status, SolveStatus::kInfeasible);
-  problem.limit = 10;
+  problem.SetLimit(10);
   const SolveResult result = Solve(problem, {});
   EXPECT_EQ(result.cost, 5 * 6);
   EXPECT_EQ(result.status, SolveStatus::kOptimal);
@@ -94,14 +97,14 @@ TEST(Solve, EqualPartsAreSolvedOnceAndAllCounted) {
 TEST(Solve, WithoutTimeWhatIsFoundStillFits) {
   int found = 0;
   for (int seed = 1; seed <= 300; ++seed) {
-    const LimitedProblem problem = RandomLimitedProblem(seed);
+    const ChoiceProblem problem = RandomProblem(seed);
     SolveOptions options;
     options.deadline = Deadline::min();
     const SolveResult result = Solve(problem, options);
     if (result.values.empty()) continue;
     SCOPED_TRACE("seed " + std::to_string(seed));
     const int64_t best = TryEveryChoice(problem).cost;
-    ASSERT_LE(problem.PeakBytes(result.values), problem.limit);
+    ASSERT_LE(problem.PeakBytes(result.values), problem.Limit());
     ASSERT_EQ(problem.Cost(result.values), result.cost);
     ASSERT_LE(best, result.cost);
     ASSERT_GE(best, result.bound);

@@ -10,8 +10,8 @@
 namespace tofu {
 namespace {
 
-CoreProblem Variables(int count, int domain) {
-  CoreProblem core;
+ChoiceProblem Variables(int count, int domain) {
+  ChoiceProblem core;
   core.domain.assign(count, domain);
   core.unary.assign(count, std::vector<int64_t>(domain, 0));
   core.segments.resize(count);
@@ -19,8 +19,8 @@ CoreProblem Variables(int count, int domain) {
 }
 
 TEST(SplitCore, WhatSharesNoTableAndNoMomentIsAPartOfItsOwn) {
-  CoreProblem core = Variables(5, 2);
-  core.edges.push_back({0, 3, {0, 1, 2, 3}});
+  ChoiceProblem core = Variables(5, 2);
+  core.pairs.push_back({0, 3, {0, 1, 2, 3}});
   core.capacity = {7, 8, 9};
   core.segments[1] = {{1, 3, {0, 4}}};
   core.segments[4] = {{2, 3, {0, 5}}};
@@ -30,8 +30,8 @@ TEST(SplitCore, WhatSharesNoTableAndNoMomentIsAPartOfItsOwn) {
   EXPECT_EQ(parts[0].variables, std::vector<int>{2}) << "fewest values";
   EXPECT_EQ(parts[1].variables, (std::vector<int>{0, 3}));
   EXPECT_EQ(parts[1].core.capacity, std::vector<int64_t>{7});
-  ASSERT_EQ(parts[1].core.edges.size(), 1u);
-  EXPECT_EQ(parts[1].core.edges[0].b, 1);
+  ASSERT_EQ(parts[1].core.pairs.size(), 1u);
+  EXPECT_EQ(parts[1].core.pairs[0].b, 1);
   EXPECT_EQ(parts[2].variables, (std::vector<int>{1, 4}));
   EXPECT_EQ(parts[2].core.capacity, (std::vector<int64_t>{8, 9}));
   EXPECT_EQ(parts[2].core.segments[1][0].begin, 1);
@@ -41,7 +41,7 @@ TEST(SplitCore, WhatSharesNoTableAndNoMomentIsAPartOfItsOwn) {
 TEST(SplitCore, ThePartsCostAndFitWhatTheWholeDoes) {
   int split = 0;
   for (int seed = 1; seed <= 300; ++seed) {
-    CoreProblem core = RandomCore(seed);
+    ChoiceProblem core = RandomCore(seed);
     if (core.infeasible) continue;
     core.constant = 0;
     const std::vector<CorePart> parts = SplitCore(core);
@@ -63,24 +63,24 @@ TEST(SplitCore, ThePartsCostAndFitWhatTheWholeDoes) {
 }
 
 TEST(SplitCore, EqualCoresHaveEqualCostsTablesAndMemory) {
-  CoreProblem core = Variables(2, 2);
-  core.edges.push_back({0, 1, {0, 1, 2, 3}});
+  ChoiceProblem core = Variables(2, 2);
+  core.pairs.push_back({0, 1, {0, 1, 2, 3}});
   core.capacity = {7};
   core.segments[1] = {{0, 1, {0, 4}}};
   EXPECT_TRUE(AreEqual(core, core));
   const auto differs = [&](const auto& change) {
-    CoreProblem other = core;
+    ChoiceProblem other = core;
     change(&other);
     return !AreEqual(core, other) && !AreEqual(other, core);
   };
-  EXPECT_TRUE(differs([](CoreProblem* c) { c->constant = 1; }));
-  EXPECT_TRUE(differs([](CoreProblem* c) { c->unary[0][1] = 1; }));
-  EXPECT_TRUE(differs([](CoreProblem* c) { c->edges[0].cost = {0, 1, 2, 4}; }));
-  EXPECT_TRUE(differs([](CoreProblem* c) { c->edges.push_back(c->edges[0]); }));
-  EXPECT_TRUE(differs([](CoreProblem* c) { c->capacity[0] = 8; }));
-  EXPECT_TRUE(differs([](CoreProblem* c) { c->segments[1][0].bytes[1] = 5; }));
-  EXPECT_TRUE(differs([](CoreProblem* c) { c->segments[1][0].end = 2; }));
-  EXPECT_TRUE(differs([](CoreProblem* c) { c->segments[0] = c->segments[1]; }));
+  EXPECT_TRUE(differs([](ChoiceProblem* c) { c->constant = 1; }));
+  EXPECT_TRUE(differs([](ChoiceProblem* c) { c->unary[0][1] = 1; }));
+  EXPECT_TRUE(differs([](ChoiceProblem* c) { c->pairs[0].cost = {0, 1, 2, 4}; }));
+  EXPECT_TRUE(differs([](ChoiceProblem* c) { c->pairs.push_back(c->pairs[0]); }));
+  EXPECT_TRUE(differs([](ChoiceProblem* c) { c->capacity[0] = 8; }));
+  EXPECT_TRUE(differs([](ChoiceProblem* c) { c->segments[1][0].bytes[1] = 5; }));
+  EXPECT_TRUE(differs([](ChoiceProblem* c) { c->segments[1][0].end = 2; }));
+  EXPECT_TRUE(differs([](ChoiceProblem* c) { c->segments[0] = c->segments[1]; }));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "solver/limited_problem.h"
+#include "solver/choice_problem.h"
 
 namespace tofu {
 namespace {

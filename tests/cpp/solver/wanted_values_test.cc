@@ -13,7 +13,7 @@ TEST(WantedValues, NoValueOfACheaperChoiceIsLost) {
   int removed = 0;
   for (int seed = 1; seed <= 500; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const PairwiseProblem problem = RandomLimitedProblem(seed).costs;
+    const ChoiceProblem problem = RandomProblem(seed);
     int64_t least = kForbidden;
     ForEachChoice(problem.domain, [&](const std::vector<int>& values) {
       least = std::min(least, problem.Cost(values));

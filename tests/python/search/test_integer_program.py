@@ -42,7 +42,7 @@ def check(highs: ModuleType, graph: str, workers: int, steps: int) -> None:
         problem = json.loads(text)
         best = highs.solve(problem).cost
         assert best == sum(found[: step + 1]), f"step {step}"
-        solved = json.loads(_core.solve_step_problem(text))
+        solved = json.loads(_core.solve(text))
         assert solved["status"] == "optimal" and solved["cost"] == best
         assert highs.cost_of(problem, solved["values"]) == best
 
@@ -65,39 +65,6 @@ def test_costs_of_a_problem_without_pairs_or_with_one(highs: ModuleType) -> None
     joined = {**alone, "pairs": [[0, 1, [4, 4, 0, 9, 9, 5]]]}
     solution = highs.solve(joined)
     assert solution.cost == 10 and solution.values == [0, 2]
-
-
-PROBLEM = {
-    "format": "tofu-step-problem",
-    "version": 1,
-    "constant": 0,
-    "domains": [2, 3],
-    "unary": [[], [5, 0, 2]],
-    "pairs": [[0, 1, [4, 4, 0, 1, 0, 9]]],
-}
-
-
-def test_a_problem_is_solved_by_itself() -> None:
-    found = json.loads(_core.solve_step_problem(json.dumps(PROBLEM)))
-    assert found["cost"] == found["lower_bound"] == 0 and found["status"] == "optimal"
-    assert found["values"] == [1, 1] and found["cpu_seconds"] >= 0
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"format": "tofu-plan"}, 'expected "tofu-step-problem"'),
-        ({"domains": [2, 0]}, r"domains\[1\]"),
-        ({"unary": [[]]}, "expected an array of 2, one per variable"),
-        ({"unary": [[], [5, 0]]}, "expected an array of 3 costs"),
-        ({"pairs": [[1, 1, [0] * 9]]}, "expected another variable than the pair's first"),
-        ({"pairs": [[0, 1, [1, 2]]]}, "expected an array of 6 costs"),
-        ({"pairs": [[0, 1, [4, 4, 0, 1, 0, -9]]]}, r"pairs\[0\]\[2\]\[5\]"),
-    ],
-)
-def test_a_damaged_problem_is_refused(change: dict[str, object], complaint: str) -> None:
-    with pytest.raises(PlanError, match=complaint):
-        _core.solve_step_problem(json.dumps({**PROBLEM, **change}))
 
 
 def test_a_step_that_the_plan_lacks_is_refused() -> None:

@@ -458,7 +458,7 @@ TEST(SearchLimits, AStepsProblemIsWhatTheStepSolved) {
   int64_t bytes = 0;
   for (int step = 0; step < 3; ++step) {
     bytes += plan.step_bytes[step];
-    const PairwiseProblem problem =
+    const ChoiceProblem problem =
         StepProblem(example.graph(), example.table(), plan, step);
     EXPECT_EQ(Eliminate(problem, {}).cost, bytes) << "step " << step;
   }

@@ -2,18 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "passes/search/make_plan.h"
+#include "solver/read_problem.h"
 #include "support/example_graphs.h"
 
 namespace tofu {
 namespace {
 
 // Two variables of 2 and 3 values: 10 + unary + pair.
-PairwiseProblem Small() {
-  PairwiseProblem problem;
+ChoiceProblem Small() {
+  ChoiceProblem problem;
   problem.constant = 10;
   problem.AddVariable(2);
   problem.AddVariable(3);
@@ -22,50 +21,9 @@ PairwiseProblem Small() {
   return problem;
 }
 
-std::string ErrorOf(nlohmann::json json) {
-  try {
-    ReadStepProblem(json.dump());
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.blame(), Blame::kPlan);
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(StepProblem, IsReadAsItWasWritten) {
   const std::string text = WriteStepProblem(Small());
-  EXPECT_EQ(WriteStepProblem(ReadStepProblem(text)), text);
-}
-
-TEST(StepProblem, IsSolvedAsText) {
-  const auto found = nlohmann::json::parse(SolveStepProblem(WriteStepProblem(Small())));
-  EXPECT_EQ(found["cost"], 12);
-  EXPECT_EQ(found["lower_bound"], 12);
-  EXPECT_EQ(found["status"], "optimal");
-  EXPECT_EQ(found["values"], (std::vector<int>{1, 2}));
-}
-
-TEST(StepProblem, WhatIsNoProblemIsRefused) {
-  const auto json = nlohmann::json::parse(WriteStepProblem(Small()));
-  EXPECT_EQ(ErrorOf(json), "no error");
-  const auto error_with = [&](const std::string& path, const nlohmann::json& value) {
-    nlohmann::json damaged = json;
-    damaged[nlohmann::json::json_pointer(path)] = value;
-    return ErrorOf(damaged);
-  };
-  for (const auto& [path, value] : std::vector<std::pair<std::string, nlohmann::json>>{
-           {"/format", "another"},
-           {"/version", 2},
-           {"/constant", -1},
-           {"/domains/0", 0},
-           {"/unary", {{5, 0}}},
-           {"/unary/0", {5}},
-           {"/unary/0/0", -5},
-           {"/pairs/0/0", 2},
-           {"/pairs/0/1", 0},
-           {"/pairs/0/2", {0, 9, 9, 9, 9}}}) {
-    EXPECT_NE(error_with(path, value), "no error") << path;
-  }
+  EXPECT_EQ(WriteStepProblem(ReadProblem(text).problem), text);
 }
 
 TEST(StepProblem, IsOfAStepThatThePlanHas) {

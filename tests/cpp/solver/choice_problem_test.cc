@@ -1,4 +1,4 @@
-#include "solver/pairwise_problem.h"
+#include "solver/choice_problem.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 namespace tofu {
 namespace {
 
-TEST(PairwiseProblem, CostsAddUp) {
-  PairwiseProblem problem;
+TEST(ChoiceProblem, CostsAddUp) {
+  ChoiceProblem problem;
   EXPECT_EQ(problem.AddVariable(2), 0);
   EXPECT_EQ(problem.AddVariable(3), 1);
   EXPECT_EQ(problem.Cost({1, 2}), 0) << "no unary costs are zeros";
@@ -18,6 +18,26 @@ TEST(PairwiseProblem, CostsAddUp) {
   problem.pairs.push_back({1, 0, {0, 0, 0, 0, 0, 1000}});
   EXPECT_EQ(problem.Cost({1, 2}), 100 + 3 + 30 + 1000);
   EXPECT_EQ(problem.Cost({0, 1}), 100 + 2);
+}
+
+TEST(ChoiceProblem, CostsSaturateAndSumsDoNot) {
+  ChoiceProblem problem;
+  problem.AddVariable(2);
+  problem.AddVariable(1);
+  problem.unary = {{kForbidden, 5}, {kForbidden - 3}};
+  EXPECT_EQ(problem.Cost({0, 0}), kForbidden);
+  EXPECT_EQ(problem.Sum({0, 0}), 2 * kForbidden - 3);
+  EXPECT_EQ(problem.Cost({1, 0}), kForbidden) << "a sum of that is not allowed either";
+  EXPECT_EQ(problem.HighestCost(), kForbidden - 1);
+}
+
+TEST(ChoiceProblem, WithoutMomentsEverythingFits) {
+  ChoiceProblem problem;
+  problem.AddVariable(2);
+  EXPECT_EQ(problem.Limit(), kUnlimited);
+  problem.SetLimit(0);
+  EXPECT_TRUE(problem.Fits({1}));
+  EXPECT_EQ(problem.PeakBytes({1}), 0);
 }
 
 TEST(Deadline, TheLastMomentOfTheClockIsNever) {
