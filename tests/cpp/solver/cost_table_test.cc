@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -36,6 +37,23 @@ TEST(TablePool, APairMayBeTurned) {
   EXPECT_EQ(*pool.InternPair(cost, 3, false).cells, (Cells{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(*pool.InternPair(cost, 3, true).cells, (Cells{0, 3, 1, 4, 2, 5}));
   EXPECT_EQ(pool.InternPair(cost, 3, true).constant, 1);
+}
+
+TEST(TablePool, CellsOfOneAddressMayBePairsOfAnyWidth) {
+  TablePool pool;
+  const SharedCells cost = {1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(*pool.InternPair(cost, 3, true).cells, (Cells{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(*pool.InternPair(cost, 2, true).cells, (Cells{0, 2, 4, 1, 3, 5}));
+  EXPECT_EQ(*pool.InternPair(cost, 3, true).cells, (Cells{0, 3, 1, 4, 2, 5}));
+}
+
+TEST(TablePool, ThePoolKeepsTheAddressesThatItKnows) {
+  TablePool pool;
+  SharedCells cost = {1, 2, 3, 4};
+  pool.InternPair(cost, 2, false);
+  const std::weak_ptr<const Cells> owned = cost.pointer();
+  cost = {};
+  EXPECT_FALSE(owned.expired()) << "other cells could get the address";
 }
 
 TEST(TablePool, MinimizesOutWhatTryingEveryValueFinds) {

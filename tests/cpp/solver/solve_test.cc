@@ -94,6 +94,49 @@ TEST(Solve, EqualPartsAreSolvedOnceAndAllCounted) {
   EXPECT_LE(result.nodes, 1);  // the other four are copies
 }
 
+// Countries of two maps, which a search has to divide: memory prevents elimination.
+ChoiceProblem MapsWithin(const std::vector<int>& colours) {
+  ChoiceProblem problem;
+  for (int part = 0; part < static_cast<int>(colours.size()); ++part) {
+    const ChoiceProblem one = FourNeighbours(colours[part]);
+    const int first = problem.num_variables();
+    for (int size : one.domain) problem.AddVariable(size);
+    for (const ChoiceProblem::Pair& pair : one.pairs) {
+      problem.pairs.push_back({first + pair.a, first + pair.b, pair.cost});
+    }
+  }
+  MemoryProfile profile(problem.domain);
+  for (int v = 0; v < problem.num_variables(); ++v) {
+    std::vector<int64_t> bytes = {6, 1, 0, 3, 5, 5};
+    bytes.resize(problem.domain[v]);
+    profile.Add(v, v / 4, v / 4 + 1, bytes);
+  }
+  profile.Write(10, &problem);
+  return problem;
+}
+
+TEST(Solve, NodesOfAllPartsAreCounted) {
+  const int64_t four = Solve(MapsWithin({4}), {}).nodes;
+  const int64_t six = Solve(MapsWithin({6}), {}).nodes;
+  EXPECT_GE(four, 1);
+  EXPECT_GE(six, 1);
+  const SolveResult both = Solve(MapsWithin({4, 6}), {});
+  EXPECT_EQ(both.status, SolveStatus::kOptimal);
+  EXPECT_EQ(both.nodes, four + six);
+}
+
+TEST(Solve, AfterAStopNoPartIsBegun) {
+  for (const bool is_limited : {false, true}) {
+    ChoiceProblem problem = MapsWithin({4, 5, 6});
+    if (!is_limited) problem.SetLimit(kUnlimited);
+    SolveOptions options;
+    options.on_progress = [](const SolveProgress&) { return false; };
+    const SolveResult result = Solve(problem, options);
+    EXPECT_EQ(result.status, SolveStatus::kUnknown);
+    EXPECT_TRUE(result.values.empty()) << "other parts were solved";
+  }
+}
+
 TEST(Solve, WithoutTimeWhatIsFoundStillFits) {
   int found = 0;
   for (int seed = 1; seed <= 300; ++seed) {
