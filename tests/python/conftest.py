@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
@@ -74,16 +73,10 @@ def import_script() -> Iterator[Callable[[str], ModuleType]]:
 @pytest.fixture(scope="session")
 def run_script() -> Callable[..., str]:
     """Runs a file of scripts/ or benchmarks/ in its own process, and returns what it prints."""
+    from .support import forked
 
     def run(script: str, *arguments: object, **variables: str) -> str:
-        ran = subprocess.run(
-            [sys.executable, str(ROOT / script), *map(str, arguments)],
-            env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
+        ran = forked.run([ROOT / script, *arguments], env={**os.environ, **variables}, timeout=900)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 

@@ -3,12 +3,12 @@
 import importlib
 import importlib.util
 import json
-import subprocess
-import sys
 
 import pytest
 
 from tofu.cli import main
+
+from ..support import forked
 
 pytestmark = pytest.mark.slow
 
@@ -172,14 +172,7 @@ def test_version(capsys):
 
 
 def run_tofu(*args, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "tofu", *map(str, args)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return forked.run(["-m", "tofu", *args], cwd=cwd)
 
 
 def test_run_is_python_with_the_switch_on(tmp_path):
@@ -487,8 +480,7 @@ def test_symbol_with_an_operator_mxnet_lacks(exported, tmp_path):
 def test_script_without_a_suffix_gets_its_own_options(tmp_path):
     script = tmp_path / "train"
     script.write_text(PROBE, encoding="utf-8")
-    command = [sys.executable, "-m", "tofu", "run", "--workers", "3", script, "--log", "x"]
-    ran = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
+    ran = run_tofu("run", "--workers", "3", script, "--log", "x", cwd=tmp_path)
     assert ran.returncode == 3
     assert "'--log', 'x'" in ran.stdout
 
@@ -503,14 +495,10 @@ def test_dump_directory_must_be_writable(capsys, tmp_path):
 
 def test_plan_names_operators_without_a_description(tmp_path):
     path = tmp_path / "net-symbol.json"
-    script = (
-        "import mxnet as mx\n"
-        "data = mx.sym.FullyConnected(mx.sym.var('data'), num_hidden=8, name='fc')\n"
-        f"mx.sym.cast_storage(data, stype='default').save({str(path)!r})\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
-    command = [sys.executable, "-m", "tofu", "plan", "--predict", "--shape", "data=4,6", path]
-    ran = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
+    mx = pytest.importorskip("mxnet")
+    data = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=8, name="fc")
+    mx.sym.cast_storage(data, stype="default").save(str(path))
+    ran = run_tofu("plan", "--predict", "--shape", "data=4,6", path, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     expected = "no description of cast_storage; every worker computes them whole, which costs"
     assert expected in ran.stderr

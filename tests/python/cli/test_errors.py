@@ -15,6 +15,7 @@ from tofu.cli import isolated, main, options
 from tofu.errors import ConfigError
 from tofu.plans import file as plan_file
 
+from ..support import forked
 from .test_cli import environment, fail  # noqa: F401  (environment is a fixture)
 
 TRAIN = """
@@ -47,7 +48,10 @@ def run_python(*args, cwd, **variables):
         for name, value in os.environ.items()
         if not name.startswith("TOFU_") and name != "MXNET_GRAPH_PASS"
     }
-    return run_group([sys.executable, *map(str, args)], cwd=cwd, env={**environ, **variables})
+    environ.update(variables)
+    if "PYTHONPATH" in variables:  # which Python reads at its start
+        return run_group([sys.executable, *map(str, args)], cwd=cwd, env=environ)
+    return forked.run(args, cwd=cwd, env=environ)
 
 
 def run_group(command, *, timeout=300, **options):

@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -15,6 +13,8 @@ from tofu.cli import main
 from tofu.errors import ConfigError, MemoryLimitError
 from tofu.planner.limits import held_bytes
 from tofu.planner.sources import from_model
+
+from ..support import forked
 
 SCRIPT = """
 import mxnet as mx
@@ -40,10 +40,7 @@ def script(tmp_path):
 
 def run(*words):
     environ = {**os.environ, "TOFU_LOG": "quiet", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "tofu", *words],
-        env=environ, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    return forked.run(["-m", "tofu", *words], env=environ, timeout=120)
 
 
 def test_a_run_that_does_not_fit_ends_with_one_line_and_status_2(script):

@@ -19,6 +19,8 @@ from tofu.errors import ConfigError
 from tofu.verify.check.operator import Finding, Verdict
 from tofu.verify.inventory import recorded_results
 
+from ..support import forked
+
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,11 +233,8 @@ CASES = [case("Custom", In((4, 6)), attrs={"op_type": "square"}, dtype="float32"
 def test_a_description_that_the_analysis_rejects_is_false(tmp_path: Path) -> None:
     """In processes of its own: descriptions last as long as the process."""
     (tmp_path / "my file.py").write_text(REJECTED)
-    command = [sys.executable, "-m", "tofu", "verify", "--describe", "my file.py", "Custom:square"]
-    ran = subprocess.run(
-        [*command, "--processes=1"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    print(ran.stdout, ran.stderr)
+    command = ["-m", "tofu", "verify", "--describe", "my file.py", "Custom:square"]
+    ran = forked.run([*command, "--processes=1"], cwd=tmp_path)
     assert ran.returncode == 1
     assert "false: Custom" in ran.stdout
     assert "the analysis rejects its description: " in ran.stdout
@@ -293,8 +292,8 @@ def test_the_operators_of_a_script(tmp_path: Path) -> None:
         "with mx.autograd.record():\n"
         "    loss = net(mx.nd.ones((4, 6)))\n"
     )
-    command = [sys.executable, "-m", "tofu", "ops", "--of", "train.py", "--", "--epochs", "3"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = ["-m", "tofu", "ops", "--of", "train.py", "--", "--epochs", "3"]
+    ran = forked.run(command, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "FullyConnected                1  contraction  described\n" in ran.stdout
     assert ran.stdout.endswith("2 operators, all described\n")

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 pytest.importorskip("mxnet")
+
+from ..support import forked
 
 TRAIN = """
 import sys
@@ -47,15 +47,7 @@ def folder(tmp_path_factory):
 
 def run(folder, *command, **variables):
     environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    return subprocess.run(
-        [sys.executable, *map(str, command)],
-        cwd=folder,
-        env={**environ, "TOFU_DEVICE": "cpu", **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return forked.run(command, cwd=folder, env={**environ, "TOFU_DEVICE": "cpu", **variables})
 
 
 @pytest.fixture(scope="module")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ..support import forked
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
 
 
 def tofu(*args: object, status: int = 0) -> str:
     """What a command prints; what it complains about if it fails."""
-    command = [sys.executable, "-m", "tofu", *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    done = forked.run(["-m", "tofu", *args], env=ENVIRONMENT)
     assert done.returncode == status, done.stderr
     return done.stderr if status else done.stdout
 

@@ -12,7 +12,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -21,6 +20,8 @@ import pytest
 from tofu.cli import main
 
 pytest.importorskip("mxnet")
+
+from ..support import forked
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ["README.md", *(p.relative_to(ROOT).as_posix() for p in sorted(ROOT.glob("docs/**/*.md")))]
@@ -96,11 +97,10 @@ def run(folder, command):
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         environ[name] = value
-    program = {"python": [sys.executable], "tofu": [sys.executable, "-m", "tofu"]}[words[0]]
-    ran = subprocess.run(
-        [*program, *words[1:]], cwd=folder, env=environ, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    program = {"python": [], "tofu": ["-m", "tofu"]}[words[0]]
+    ran = forked.run(
+        [*program, *words[1:]], cwd=folder, env=environ, stderr=subprocess.STDOUT, timeout=600
+    )
     return ran.returncode, ran.stdout
 
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("mxnet")
 
+from ..support import forked
+
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 def run(*args, **variables):
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TOFU_")}
-    ran = subprocess.run(
-        [sys.executable, *map(str, args)], env={**environ, **variables}, capture_output=True,
-        text=True, timeout=300, check=False,
-    )  # fmt: skip
+    ran = forked.run(args, env={**environ, **variables})
     assert ran.returncode == 0, ran.stderr
     return ran
 

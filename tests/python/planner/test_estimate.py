@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -29,6 +27,7 @@ from tofu.planner.sources import from_model
 from tofu.plans import Plan
 
 from ..plans.documents import document
+from ..support import forked
 
 MIB = 2**20
 
@@ -239,11 +238,8 @@ raise SystemExit("the script went on")
 def test_a_script_ends_at_its_first_call_and_its_batch_is_extrapolated(tmp_path):
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)
-    found = subprocess.run(
-        [sys.executable, "-m", "tofu", "estimate", "--workers", "1,2", "--gpu-memory", "1MiB",
-         "--memory", "estimate", str(path)],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    options = "--workers", "1,2", "--gpu-memory", "1MiB", "--memory", "estimate"
+    found = forked.run(["-m", "tofu", "estimate", *options, path], timeout=120)
     assert (found.returncode, found.stderr) == (0, "")
     assert "about " in found.stdout
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,8 @@ from tofu.analysis import described
 from tofu.cli.main import cli
 from tofu.config import Config
 from tofu.errors import ConfigError, TdlError
+
+from ...support import forked
 
 HERE = Path(__file__).parent
 OPERATORS = str(HERE / "custom_operators.py")
@@ -60,14 +61,7 @@ def _trained(tmp_path: Path, operator: str, **environment: str) -> tuple[list[st
     load = "import custom_operators" if "TOFU_DESCRIBE" not in environment else ""
     script.write_text(TRAIN.format(here=str(HERE), load=load, operator=operator))
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    ran = subprocess.run(
-        [sys.executable, str(script)],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
+    ran = forked.run([script], env=env, timeout=200)
     assert ran.returncode == 0, ran.stderr
     return [line for line in ran.stdout.splitlines() if line.startswith("loss")], ran.stderr
 
@@ -93,8 +87,7 @@ def test_an_operator_that_keeps_values_runs_serially(tmp_path: Path) -> None:
 
 
 def _tofu(*args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tofu", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    return forked.run(["-m", "tofu", *args], timeout=200)
 
 
 def test_verify_finds_a_false_description_and_what_it_lacks() -> None:

@@ -1,0 +1,48 @@
+"""Asks the server of ``forked`` for a process, waits for its end, and takes its exit status.
+
+Also a program, which stands in for Python where a forked process starts another:
+``ask_forked.py SOCKET PYTHON ARGS``. It imports little, as it starts often.
+"""
+
+import array
+import json
+import os
+import socket
+import sys
+
+__all__ = ["MOST_BYTES", "ask"]
+
+MOST_BYTES = 1 << 20  # of a call
+_APART = "tofu.trace.profiled_run"  # which loads a library before MXNet
+
+
+def ask(path, call, files, timeout=None):
+    """The exit status of a process; of a signal, if negative. Raises TimeoutError.
+
+    path: the server's socket.
+    call: its arguments, folder and environment.
+    files: its standard input, output and error.
+    timeout: seconds until it is ended with all that it has started.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(path)
+        connection.settimeout(timeout)
+        descriptors = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
+        connection.sendmsg([json.dumps(call).encode()], descriptors)
+        return int(connection.recv(64) or -9)
+
+
+def _main():
+    path, python, *args = sys.argv[1:]
+    is_plain = args and (args[0] in ("-m", "-c") or not args[0].startswith("-"))
+    if not is_plain or _APART in args[:2] or "PYTHONPATH" in os.environ:
+        os.execv(python, [python, *args])
+    call = {"args": args, "cwd": os.getcwd(), "env": dict(os.environ)}
+    status = ask(path, call, (0, 1, 2))
+    if status < 0:
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    _main()
