@@ -81,14 +81,14 @@ py::object PredictedOf(const TablePlan& plan) {
   for (const PredictedTime::Link& link : time.links) {
     links.append(py::dict(py::arg("name") = link.name, py::arg("bytes") = link.bytes));
   }
-  py::dict found(py::arg("machine") = time.machine, py::arg("step_ns") = time.step_ns,
-                 py::arg("compute_ns") = time.compute_ns,
-                 py::arg("fetch_ns") = time.fetch_ns,
-                 py::arg("hidden_ns") = time.hidden_ns, py::arg("host_ns") = time.host_ns,
-                 py::arg("links") = links);
-  if (time.relayed_bytes != 0) found["relayed_bytes"] = time.relayed_bytes;
-  if (time.lower_bound_ns >= 0) found["lower_bound_ns"] = time.lower_bound_ns;
-  return found;
+  py::dict record(py::arg("machine") = time.machine, py::arg("step_ns") = time.step_ns,
+                  py::arg("compute_ns") = time.compute_ns,
+                  py::arg("fetch_ns") = time.fetch_ns,
+                  py::arg("hidden_ns") = time.hidden_ns,
+                  py::arg("host_ns") = time.host_ns, py::arg("links") = links);
+  if (time.relayed_bytes != 0) record["relayed_bytes"] = time.relayed_bytes;
+  if (time.lower_bound_ns >= 0) record["lower_bound_ns"] = time.lower_bound_ns;
+  return record;
 }
 
 py::list RoutesOf(const TablePlan& plan) {

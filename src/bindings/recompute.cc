@@ -19,20 +19,20 @@ namespace {
 
 py::dict Recompute(const GraphTable& table, const std::vector<int64_t>& costs,
                    int64_t limit_bytes) {
-  Recomputed found;
+  Recomputed recomputed;
   {
     const py::gil_scoped_release unlock;
-    found = RecomputeActivations(*table.graph, table.table, {costs, limit_bytes});
+    recomputed = RecomputeActivations(*table.graph, table.table, {costs, limit_bytes});
   }
   py::dict result;
-  auto graph = std::make_shared<Graph>(std::move(found.graph));
-  result["table"] =
-      std::make_shared<GraphTable>(GraphTable{std::move(graph), std::move(found.table)});
-  result["segments"] = found.num_segments;
-  result["repeated"] = found.num_repeated;
-  result["saved_bytes"] = found.saved_bytes;
-  result["bytes"] = found.bytes;
-  result["cost"] = found.cost;
+  auto graph = std::make_shared<Graph>(std::move(recomputed.graph));
+  result["table"] = std::make_shared<GraphTable>(
+      GraphTable{std::move(graph), std::move(recomputed.table)});
+  result["segments"] = recomputed.num_segments;
+  result["repeated"] = recomputed.num_repeated;
+  result["saved_bytes"] = recomputed.saved_bytes;
+  result["bytes"] = recomputed.bytes;
+  result["cost"] = recomputed.cost;
   return result;
 }
 

@@ -35,12 +35,12 @@ std::vector<size_t> SelectHeads(const Graph& graph,
   std::vector<size_t> selected;
   std::set<std::string> unmatched;
   if (roles) unmatched.insert(roles->begin(), roles->end());
-  const std::set<std::string> wanted = unmatched;
+  const std::set<std::string> asked = unmatched;
   for (size_t h = 0; h < graph.heads.size(); ++h) {
     const std::string role = HeadRole(graph, h);
     const std::string kind = RoleKind(role);
     const bool take =
-        roles ? wanted.count(role) + wanted.count(kind) > 0 : kind != kUpdateKind;
+        roles ? asked.count(role) + asked.count(kind) > 0 : kind != kUpdateKind;
     if (!take) continue;
     unmatched.erase(role);
     unmatched.erase(kind);

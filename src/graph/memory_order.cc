@@ -80,17 +80,17 @@ class Scheduler {
   }
 
   std::vector<int> Neighbours(int node) const {
-    std::vector<int> found = readers_[node];
+    std::vector<int> neighbours = readers_[node];
     for (NodeEntry input : graph_.nodes[node].inputs) {
       const std::vector<int>& beside = readers_[input.node];
       // Only the last reader of a tensor frees it.
       if (unread_[graph_.entry_id(input)] != 1) continue;
       for (int reader : beside) {
-        if (!done_[reader]) found.push_back(reader);
+        if (!done_[reader]) neighbours.push_back(reader);
       }
     }
-    std::sort(found.begin(), found.end(), std::greater<int>());
-    return found;
+    std::sort(neighbours.begin(), neighbours.end(), std::greater<int>());
+    return neighbours;
   }
 
   bool Frees(int node) const {

@@ -209,11 +209,11 @@ TileSplits ReadStop(const JsonCursor& cursor, const Shape& shape,
 
 std::vector<TileSplits> ReadStops(const JsonCursor& stops, const Shape& shape,
                                   const std::vector<int>& parts) {
-  std::vector<TileSplits> found;
+  std::vector<TileSplits> list;
   for (int stop = 0; stop < stops.Size(); ++stop) {
-    found.push_back(ReadStop(stops.At(stop), shape, parts));
+    list.push_back(ReadStop(stops.At(stop), shape, parts));
   }
-  return found;
+  return list;
 }
 
 // The node that an entry of a list names.
@@ -246,13 +246,13 @@ void SortByNode(std::vector<Item>* routes) {
 void ReadRoutes(const JsonCursor& routes, const Graph& graph, Plan* plan) {
   const NodeNames names(graph);
   for (int i = 0; i < routes.Size(); ++i) {
-    const JsonCursor found = routes.At(i);
+    const JsonCursor item = routes.At(i);
     Route route;
-    route.node = names.Read(found);
+    route.node = names.Read(item);
     const std::vector<NodeEntry>& inputs = graph.nodes[route.node].inputs;
     route.input = static_cast<int>(
-        found.At("input").Int(0, static_cast<int64_t>(inputs.size()) - 1));
-    const JsonCursor stops = found.At("stops");
+        item.At("input").Int(0, static_cast<int64_t>(inputs.size()) - 1));
+    const JsonCursor stops = item.At("stops");
     if (stops.Size() == 0) stops.Fail("at least one stop");
     route.stops = ReadStops(stops, graph.shape(inputs[route.input]), plan->parts);
     plan->routes.push_back(std::move(route));
@@ -263,16 +263,16 @@ void ReadRoutes(const JsonCursor& routes, const Graph& graph, Plan* plan) {
 void ReadOutputRoutes(const JsonCursor& routes, const Graph& graph, Plan* plan) {
   const NodeNames names(graph);
   for (int i = 0; i < routes.Size(); ++i) {
-    const JsonCursor found = routes.At(i);
+    const JsonCursor item = routes.At(i);
     OutputRoute route;
-    route.node = names.Read(found);
+    route.node = names.Read(item);
     route.output = static_cast<int>(
-        found.At("output").Int(0, graph.nodes[route.node].num_outputs - 1));
+        item.At("output").Int(0, graph.nodes[route.node].num_outputs - 1));
     const Shape& shape = graph.shape({route.node, route.output});
-    route.partial = ReadStops(found.At("partial"), shape, plan->parts);
-    route.stops = ReadStops(found.At("stops"), shape, plan->parts);
+    route.partial = ReadStops(item.At("partial"), shape, plan->parts);
+    route.stops = ReadStops(item.At("stops"), shape, plan->parts);
     if (route.partial.empty() && route.stops.empty()) {
-      found.At("stops").Fail("at least one stop, here or in partial");
+      item.At("stops").Fail("at least one stop, here or in partial");
     }
     plan->output_routes.push_back(std::move(route));
   }

@@ -93,10 +93,10 @@ __device__ __forceinline__ const char* Tile(const TofuSources& sources, int sour
   if ((handle & $maskull) != 0 && handle == (body | check)) {
     return reinterpret_cast<const char*>(handle & $maskull);
   }
-  Words<8> found;
-  found.at[0] = static_cast<unsigned int>(handle);
-  found.at[1] = static_cast<unsigned int>(handle >> 32);
-  Store<8>(sources.fault + 8, found);
+  Words<8> words;
+  words.at[0] = static_cast<unsigned int>(handle);
+  words.at[1] = static_cast<unsigned int>(handle >> 32);
+  Store<8>(sources.fault + 8, words);
   Words<8> call;
   call.at[0] = static_cast<unsigned int>(sources.site);
   call.at[1] = static_cast<unsigned int>(source);

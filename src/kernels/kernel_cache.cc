@@ -39,10 +39,10 @@ class OpenFile {
 
   // Whether only the user can have written it.
   bool IsOwn(mode_t kind) const {
-    struct stat found{};
-    return descriptor_ >= 0 && fstat(descriptor_, &found) == 0 &&
-           (found.st_mode & S_IFMT) == kind && found.st_uid == geteuid() &&
-           (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    struct stat status{};
+    return descriptor_ >= 0 && fstat(descriptor_, &status) == 0 &&
+           (status.st_mode & S_IFMT) == kind && status.st_uid == geteuid() &&
+           (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
   }
 
  private:

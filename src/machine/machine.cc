@@ -35,7 +35,7 @@ double RateTable::At(double amount) const {
   TOFU_CHECK(!points_.empty()) << "a rate of an empty table";
   const auto above = std::lower_bound(
       points_.begin(), points_.end(), amount,
-      [](const Point& point, double wanted) { return point.amount < wanted; });
+      [](const Point& point, double sought) { return point.amount < sought; });
   if (above == points_.begin()) return above->per_s * amount / above->amount;
   if (above == points_.end()) return points_.back().per_s;
   const Point& low = *std::prev(above);
@@ -81,14 +81,14 @@ int Machine::LevelBetween(int a, int b) const {
 }
 
 const OperatorRates& Machine::Rates(OperatorKind kind, const std::string& op) const {
-  const OperatorRates* found = nullptr;
+  const OperatorRates* general = nullptr;
   for (const OperatorRates& rates : operators) {
     if (rates.kind != kind) continue;
     if (!op.empty() && rates.op == op) return rates;
-    if (rates.op.empty()) found = &rates;
+    if (rates.op.empty()) general = &rates;
   }
-  TOFU_CHECK(found != nullptr) << "no rates of " << KindName(kind);
-  return *found;
+  TOFU_CHECK(general != nullptr) << "no rates of " << KindName(kind);
+  return *general;
 }
 
 double Machine::HostSpeed(int threads) const {

@@ -164,12 +164,12 @@ class Loan {
 // Whether the inputs are arrays on the operator's context, as far as it can be seen.
 bool HasOwnArrays(const RawVector<RawArray>* inputs, const RawContext& context) {
   const SafeReader reader;
-  RawVector<RawArray> found;
-  if (!reader.Read(inputs, &found, sizeof(found))) return false;
+  RawVector<RawArray> arrays;
+  if (!reader.Read(inputs, &arrays, sizeof(arrays))) return false;
   const auto bytes =
-      reinterpret_cast<uintptr_t>(found.end) - reinterpret_cast<uintptr_t>(found.begin);
+      reinterpret_cast<uintptr_t>(arrays.end) - reinterpret_cast<uintptr_t>(arrays.begin);
   if (bytes == 0 || bytes % sizeof(RawArray) != 0) return false;
-  return std::all_of(found.begin, found.end, [&](const RawArray& array) {
+  return std::all_of(arrays.begin, arrays.end, [&](const RawArray& array) {
     tofu::RawChunk chunk;
     return reader.Read(array.chunk, &chunk, sizeof(chunk)) && chunk.context == context;
   });
@@ -224,12 +224,12 @@ RawVector<int32_t>* RequestNothing(RawVector<int32_t>* result, const void* /*fun
 
 // Whether a slot's function requests what 1.9.1 requests. It reads no attribute.
 bool RequestsBoth(const Slot& slot) {
-  RawVector<int32_t> found;
-  reinterpret_cast<Request>(slot.invoker)(&found, static_cast<const void*>(slot.functor),
-                                          nullptr);
-  const bool both =
-      std::equal(found.begin, found.end, std::begin(kRequests), std::end(kRequests));
-  ::operator delete(found.begin);
+  RawVector<int32_t> requests;
+  reinterpret_cast<Request>(slot.invoker)(
+      &requests, static_cast<const void*>(slot.functor), nullptr);
+  const bool both = std::equal(requests.begin, requests.end, std::begin(kRequests),
+                               std::end(kRequests));
+  ::operator delete(requests.begin);
   return both;
 }
 

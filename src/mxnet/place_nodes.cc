@@ -101,14 +101,14 @@ bool Assign(const void* graph, const Placement& placement) {
   RawVector<int>* devices = library.devices(graph, "device");
   const auto size = static_cast<size_t>(nodes.end - nodes.begin);
   if (static_cast<size_t>(devices->end - devices->begin) != size) return false;
-  std::vector<int> found(size);
+  std::vector<int> numbers(size);
   for (size_t i = 0; i < size; ++i) {
     const auto known = placement.devices.find(nodes.begin[i].source->name);
     if (known == placement.devices.end()) return false;
-    found[i] = known->second;
-    if (devices->begin[i] != -1 && devices->begin[i] != found[i]) return false;
+    numbers[i] = known->second;
+    if (devices->begin[i] != -1 && devices->begin[i] != numbers[i]) return false;
   }
-  for (size_t i = 0; i < size; ++i) devices->begin[i] = found[i];
+  for (size_t i = 0; i < size; ++i) devices->begin[i] = numbers[i];
   return true;
 }
 
@@ -164,17 +164,17 @@ std::string Open(const char* path) {
   std::string problem = tofu::FindMxnet(path, &mxnet);
   if (!problem.empty()) return problem;
   void* handle = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-  Library found;
-  if (!Load(handle, kIndexed, &found.indexed) ||
-      !Load(handle, kDevices, &found.devices) || !Load(handle, kMove, &found.move)) {
+  Library loaded;
+  if (!Load(handle, kIndexed, &loaded.indexed) ||
+      !Load(handle, kDevices, &loaded.devices) || !Load(handle, kMove, &loaded.move)) {
     return std::string(path) + " does not export the functions of graphs";
   }
   RawPass* const pass = FindPass(handle, SafeReader());
   if (pass == nullptr) return "MXNet's passes have an unexpected memory layout";
   const auto ours = reinterpret_cast<Invoker>(kPlace);
-  found.mxnets =
+  loaded.mxnets =
       pass->invoker == ours ? library.mxnets : reinterpret_cast<Pass>(pass->invoker);
-  library = found;
+  library = loaded;
   pass->invoker = ours;
   return "";
 }

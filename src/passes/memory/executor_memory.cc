@@ -49,8 +49,8 @@ class Planner {
 
   // Records the tensors alive over time on the worker that needs most. Call it instead of
   // Run.
-  void Trace(ExecutorMemory* found) {
-    const auto& needed = found->live_per_worker;
+  void Trace(ExecutorMemory* memory) {
+    const auto& needed = memory->live_per_worker;
     const auto most = std::max_element(needed.begin(), needed.end());
     stop_worker_ = static_cast<int>(most - needed.begin());
     stop_bytes_ = *most;
@@ -59,9 +59,9 @@ class Planner {
     }
     std::stable_sort(at_stop_.begin(), at_stop_.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-    found->peak_worker = stop_worker_;
-    found->peak = std::move(at_stop_);
-    found->moments = std::move(moments_);
+    memory->peak_worker = stop_worker_;
+    memory->peak = std::move(at_stop_);
+    memory->moments = std::move(moments_);
   }
 
  private:

@@ -48,10 +48,10 @@ bool IsOperatorAttr(const std::string& name) { return name.compare(0, 2, "__") !
 OperatorUses FindOperatorUses(const Graph& graph) {
   std::map<std::string, int> numbers;
   std::vector<Use> uses;
-  OperatorUses found;
+  OperatorUses result;
   for (int node = 0; node < graph.num_nodes(); ++node) {
     if (graph.nodes[node].is_variable()) {
-      found.node_uses.push_back(-1);
+      result.node_uses.push_back(-1);
       continue;
     }
     const auto [way, is_new] =
@@ -60,10 +60,10 @@ OperatorUses FindOperatorUses(const Graph& graph) {
     if (is_new) uses.push_back({node, elements});
     Use& use = uses[way->second];
     if (elements > use.elements) use = {node, elements};
-    found.node_uses.push_back(way->second);
+    result.node_uses.push_back(way->second);
   }
-  for (const Use& use : uses) found.nodes.push_back(use.node);
-  return found;
+  for (const Use& use : uses) result.nodes.push_back(use.node);
+  return result;
 }
 
 std::set<Shape> CrossingShapes(const Graph& graph) {

@@ -6,10 +6,10 @@
 
 namespace tofu {
 
-std::string GraphBuilder::UniqueName(const std::string& wanted) {
-  std::string name = wanted;
+std::string GraphBuilder::UniqueName(const std::string& base) {
+  std::string name = base;
   for (int n = 2; !names_.insert(name).second; ++n) {
-    name = wanted + "#" + std::to_string(n);
+    name = base + "#" + std::to_string(n);
   }
   return name;
 }

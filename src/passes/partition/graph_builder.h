@@ -41,7 +41,7 @@ class GraphBuilder {
   std::vector<int>& node_workers() { return node_workers_; }
 
  private:
-  std::string UniqueName(const std::string& wanted);
+  std::string UniqueName(const std::string& base);
   NodeEntry AddOne(Node node, const std::string& name, int worker,
                    std::vector<NodeEntry> inputs, const Shape& shape, int dtype);
 

@@ -45,11 +45,10 @@ std::string AtWorker(const std::string& name, int worker) {
 template <typename Item>
 struct SameNode {
   SameNode(const std::vector<Item>& routes, int node) {
-    Item of_node;
-    of_node.node = node;
+    Item key;
+    key.node = node;
     const auto before = [](const Item& a, const Item& b) { return a.node < b.node; };
-    std::tie(first, last) =
-        std::equal_range(routes.begin(), routes.end(), of_node, before);
+    std::tie(first, last) = std::equal_range(routes.begin(), routes.end(), key, before);
   }
   auto begin() const { return first; }
   auto end() const { return last; }

@@ -27,16 +27,16 @@ void ShiftHeads(int count, std::vector<PartitionedHead>* heads) {
 std::vector<int> NodeWorkers(const Graph& graph, int workers) {
   std::map<std::string, int> numbers;
   for (int w = 0; w < workers; ++w) numbers.emplace(WorkerContext(w), w);
-  std::vector<int> found;
-  found.reserve(graph.nodes.size());
+  std::vector<int> node_workers;
+  node_workers.reserve(graph.nodes.size());
   for (const Node& node : graph.nodes) {
     const auto context = node.attrs.find(kContextAttr);
     const auto worker =
         context == node.attrs.end() ? numbers.end() : numbers.find(context->second);
     TOFU_CHECK(worker != numbers.end()) << "node " << node.name << " is on no worker";
-    found.push_back(worker->second);
+    node_workers.push_back(worker->second);
   }
-  return found;
+  return node_workers;
 }
 
 std::string DumpGraph(const Graph& graph) {

@@ -92,29 +92,29 @@ std::vector<RootFetches> PlanRootFetches(const std::vector<FetchSpec>& specs,
   for (const FetchSpec& spec : specs) {
     if (RemotePieces(spec) > 0) readers[groups.GroupOf(spec.worker)].push_back(&spec);
   }
-  std::vector<RootFetches> found;
-  for (const auto& [group, of_group] : readers) {
-    Box box = of_group[0]->region;
+  std::vector<RootFetches> plans;
+  for (const auto& [group, specs_of_group] : readers) {
+    Box box = specs_of_group[0]->region;
     int copies = 0;
     bool has_fill = false;
-    for (const FetchSpec* spec : of_group) {
+    for (const FetchSpec* spec : specs_of_group) {
       box = Hull(box, spec->region);
       copies += RemotePieces(*spec);
       has_fill = has_fill || HasFill(*spec);
     }
     // Another worker reads each region, unless it is the root.
-    const int regions = static_cast<int>(of_group.size()) - 1;
+    const int regions = static_cast<int>(specs_of_group.size()) - 1;
     if (has_fill || copies <= regions || box.Volume() * element_bytes > max_bytes) {
       continue;
     }
     const std::vector<int> members = groups.Members(group);
     const int root = members[turn % members.size()];
-    RootFetches through{planner(root, box), FromRoot(of_group, root, box)};
+    RootFetches through{planner(root, box), FromRoot(specs_of_group, root, box)};
     int fewer = RemotePieces(through.collect);
     for (const FetchSpec& spec : through.regions) fewer += RemotePieces(spec);
-    if (fewer < copies) found.push_back(std::move(through));
+    if (fewer < copies) plans.push_back(std::move(through));
   }
-  return found;
+  return plans;
 }
 
 }  // namespace tofu

@@ -47,16 +47,16 @@ std::vector<int> Cuts(const ForwardRow& row) {
     std::stable_sort(inner.begin(), inner.end(),
                      [&](int a, int b) { return crossing[a] < crossing[b]; });
     const int64_t most = crossing[inner[kMostCuts]];
-    std::vector<int> found;
+    std::vector<int> chosen;
     std::vector<int> equal;
     for (int place : inner) {
-      if (crossing[place] < most) found.push_back(place);
+      if (crossing[place] < most) chosen.push_back(place);
       if (crossing[place] == most) equal.push_back(place);
     }
     // Of those that tie for the last cuts, take some from everywhere.
-    const size_t left = kMostCuts - found.size();
-    for (size_t i = 0; i < left; ++i) found.push_back(equal[i * equal.size() / left]);
-    inner = std::move(found);
+    const size_t left = kMostCuts - chosen.size();
+    for (size_t i = 0; i < left; ++i) chosen.push_back(equal[i * equal.size() / left]);
+    inner = std::move(chosen);
     std::sort(inner.begin(), inner.end());
   }
   inner.insert(inner.begin(), 0);
@@ -94,25 +94,25 @@ class Chooser {
 
   // The cheapest choice within a limit; nothing if there is none.
   std::optional<SegmentChoice> Within(int64_t limit_bytes) const {
-    std::vector<std::vector<Partial>> found(cuts_.size());
-    found[0].push_back({});
+    std::vector<std::vector<Partial>> choices(cuts_.size());
+    choices[0].push_back({});
     for (size_t j = 1; j < cuts_.size(); ++j) {
       for (size_t i = 0; i < j; ++i) {
-        for (size_t c = 0; c < found[i].size(); ++c) {
+        for (size_t c = 0; c < choices[i].size(); ++c) {
           for (bool again : {false, true}) {
-            Extend(found[i][c], i, c, j, again, limit_bytes, &found[j]);
+            Extend(choices[i][c], i, c, j, again, limit_bytes, &choices[j]);
           }
         }
       }
-      Thin(&found[j]);
+      Thin(&choices[j]);
     }
-    const std::vector<Partial>& last = found.back();
+    const std::vector<Partial>& last = choices.back();
     if (last.empty()) return std::nullopt;
     const auto best =
         std::min_element(last.begin(), last.end(), [](const auto& a, const auto& b) {
           return std::pair(a.cost, a.kept_bytes) < std::pair(b.cost, b.kept_bytes);
         });
-    return Traced(found, *best);
+    return Traced(choices, *best);
   }
 
  private:
@@ -127,7 +127,7 @@ class Chooser {
   }
 
   void Extend(const Partial& before, size_t i, size_t choice, size_t j, bool again,
-              int64_t limit_bytes, std::vector<Partial>* found) const {
+              int64_t limit_bytes, std::vector<Partial>* choices) const {
     const Stretch& stretch = stretches_[j][i];
     if (again && !stretch.helps) return;
     Partial next;
@@ -138,10 +138,10 @@ class Chooser {
     next.from_cut = static_cast<int>(i);
     next.from_choice = static_cast<int>(choice);
     next.again = again;
-    if (next.peak_bytes <= limit_bytes) found->push_back(next);
+    if (next.peak_bytes <= limit_bytes) choices->push_back(next);
   }
 
-  SegmentChoice Traced(const std::vector<std::vector<Partial>>& found,
+  SegmentChoice Traced(const std::vector<std::vector<Partial>>& choices,
                        const Partial& last) const {
     SegmentChoice choice;
     choice.bytes = last.peak_bytes;
@@ -151,7 +151,7 @@ class Chooser {
     for (Partial at = last; at.from_cut >= 0;) {
       if (at.again) choice.segments.push_back({cuts_[at.from_cut], cuts_[cut]});
       cut = at.from_cut;
-      at = found[cut][at.from_choice];
+      at = choices[cut][at.from_choice];
     }
     std::reverse(choice.segments.begin(), choice.segments.end());
     return choice;
@@ -167,14 +167,14 @@ class Chooser {
 SegmentNeeds NeedsOf(const ForwardRow& row, Segment segment, bool runs_again) {
   SegmentNeeds needs;
   std::vector<bool> kept(row.tensors.size(), false);
-  std::vector<bool> wanted(row.tensors.size(), false);
+  std::vector<bool> is_read(row.tensors.size(), false);
   for (int op = segment.end - 1; op >= segment.begin; --op) {
     const ForwardRow::Operator& o = row.operators[op];
     bool again = false;
     for (int tensor : o.writes) {
       const ForwardRow::Tensor& t = row.tensors[tensor];
       if (t.resident) continue;
-      const bool needed = t.saved || wanted[tensor];
+      const bool needed = t.saved || is_read[tensor];
       kept[tensor] = t.last_reader >= segment.end || (needed && (!runs_again || o.fixed));
       if (kept[tensor]) needs.kept_bytes += t.bytes;
       again = again || (needed && !kept[tensor]);
@@ -183,7 +183,7 @@ SegmentNeeds NeedsOf(const ForwardRow& row, Segment segment, bool runs_again) {
     needs.again.push_back(op);
     needs.cost += o.cost;
     for (int tensor : o.writes) needs.again_bytes += row.tensors[tensor].bytes;
-    for (int tensor : o.reads) wanted[tensor] = true;
+    for (int tensor : o.reads) is_read[tensor] = true;
   }
   std::reverse(needs.again.begin(), needs.again.end());
   return needs;
@@ -198,16 +198,16 @@ SegmentChoice ChooseSegments(const ForwardRow& row, int64_t limit_bytes) {
   const Chooser chooser(row);
   int64_t high = SavedBytes(row);
   if (limit_bytes > 0) {
-    std::optional<SegmentChoice> found = chooser.Within(limit_bytes);
-    if (found) return *std::move(found);
+    std::optional<SegmentChoice> choice = chooser.Within(limit_bytes);
+    if (choice) return *std::move(choice);
   }
   SegmentChoice best = *chooser.Within(high);
   high = best.bytes;
   for (int64_t low = 0; low < high;) {
     const int64_t middle = low + (high - low) / 2;
-    std::optional<SegmentChoice> found = chooser.Within(middle);
-    if (found) {
-      best = *std::move(found);
+    std::optional<SegmentChoice> choice = chooser.Within(middle);
+    if (choice) {
+      best = *std::move(choice);
       high = best.bytes;
     } else {
       low = middle + 1;

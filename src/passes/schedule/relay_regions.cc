@@ -31,18 +31,18 @@ Node RelayOf(const Node& fetch, NodeEntry region) {
 
 // [node]: whether another worker waits for its acknowledgement.
 std::vector<bool> Acknowledging(const Graph& graph) {
-  std::vector<bool> found(graph.nodes.size(), false);
+  std::vector<bool> acknowledging(graph.nodes.size(), false);
   for (const Node& node : graph.nodes) {
     if (IsDirect(node)) continue;  // no copy of it queues
     for (NodeEntry input : node.inputs) {
       const Node& source = graph.nodes[input.node];
       if (source.op != kMultiFetchOp || IsRegion(graph, input)) continue;
       if (source.attrs.at(kContextAttr) != node.attrs.at(kContextAttr)) {
-        found[input.node] = true;
+        acknowledging[input.node] = true;
       }
     }
   }
-  return found;
+  return acknowledging;
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ class Uses {
  private:
   void Visit(int node) {
     const Node& n = graph_.nodes[node];
-    const Ran& ran = execution_.ran[operations_.of_node[node]];
+    const Ran& ran = execution_.ran[operations_.node_operations[node]];
     for (size_t i = 0; i < n.inputs.size(); ++i) {
       if (Ignores(node, i)) continue;
       double& end = uses_[owner_[graph_.entry_id(n.inputs[i])]].end_s;
@@ -127,8 +127,8 @@ std::vector<std::vector<int64_t>> LiveMemory(
     changes[use.worker].push_back({use.end_s, -use.bytes});
   }
   std::vector<std::vector<int64_t>> live;
-  for (std::vector<Change>& of_worker : changes) {
-    live.push_back(Most(std::move(of_worker), execution.step_s, moments));
+  for (std::vector<Change>& worker_changes : changes) {
+    live.push_back(Most(std::move(worker_changes), execution.step_s, moments));
   }
   return live;
 }

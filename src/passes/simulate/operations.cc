@@ -30,7 +30,7 @@ class Maker {
 
   Operations Run() {
     seconds_.assign(works_.size(), kUnknown);
-    result_.of_node.assign(graph_.nodes.size(), -1);
+    result_.node_operations.assign(graph_.nodes.size(), -1);
     const std::vector<int> ends = SegmentEnds();
     for (int node = 0; node < graph_.num_nodes(); ++node) {
       if (graph_.nodes[node].is_variable()) continue;
@@ -97,7 +97,7 @@ class Maker {
 
   void AddNode(int node) {
     Operation& operation = result_.operations.back();
-    result_.of_node[node] = static_cast<int>(result_.operations.size()) - 1;
+    result_.node_operations[node] = static_cast<int>(result_.operations.size()) - 1;
     operation.host_s += machine_.device.launch_s;
     switch (ActivityOf(node)) {
       case Activity::kFetch:
@@ -204,7 +204,8 @@ class Maker {
     const size_t count = result_.operations.size();
     std::vector<std::vector<int>> before(count);
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (result_.of_node[node] >= 0) Depend(node, &before[result_.of_node[node]]);
+      if (result_.node_operations[node] >= 0)
+        Depend(node, &before[result_.node_operations[node]]);
     }
     result_.num_predecessors.assign(count, 0);
     result_.first_successor.assign(count + 1, 0);
@@ -226,7 +227,7 @@ class Maker {
   }
 
   void Depend(int node, std::vector<int>* before) {
-    const int own = result_.of_node[node];
+    const int own = result_.node_operations[node];
     const Node& n = graph_.nodes[node];
     const auto add = [&](int other) {
       if (other >= 0 && other != own) before->push_back(other);

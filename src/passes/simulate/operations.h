@@ -51,7 +51,7 @@ struct Operation {
 struct Operations {
   std::vector<Operation> operations;
   std::vector<Flow> flows;
-  std::vector<int> of_node;          // [node of the bound graph]; -1: a variable
+  std::vector<int> node_operations;  // [node of the bound graph]; -1: a variable
   std::vector<int> first_successor;  // [operation], and the number of successors
   std::vector<int> successors;
   std::vector<int> num_predecessors;  // [operation]

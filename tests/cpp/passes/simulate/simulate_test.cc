@@ -43,7 +43,7 @@ class Case {
   int Of(const Simulation& simulation, const std::string& name) const {
     for (int node = 0; node < bound_.graph.num_nodes(); ++node) {
       if (bound_.graph.nodes[node].name == name)
-        return simulation.operations.of_node[node];
+        return simulation.operations.node_operations[node];
     }
     ADD_FAILURE() << "no node " << name;
     return 0;
