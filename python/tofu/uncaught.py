@@ -16,9 +16,10 @@ from tofu.config import graph_pass
 from tofu.errors import ConfigError
 from tofu.installation import MXNET, missing
 
-__all__ = ["BAD_INPUT", "end_runs", "is_interactive", "without_ours"]
+__all__ = ["BAD_INPUT", "INTERRUPTED", "end_runs", "is_interactive", "without_ours"]
 
 BAD_INPUT = 2  # exit status
+INTERRUPTED = 130  # exit status of what SIGINT ends, as shells have it
 
 
 def end_runs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -174,6 +175,8 @@ def _run(
             line, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             check=False,
         )  # fmt: skip
+    if ran.returncode == -signal.SIGINT:
+        raise KeyboardInterrupt
     if ran.returncode or not out.is_file():
         last = (ran.stderr.strip().splitlines() or [f"status {ran.returncode}"])[-1]
         check_mxnet("tofu check", load=True)

@@ -46,7 +46,8 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
         most: how many graphs are enough; 0: all of them.
 
     Raises:
-        ConfigError: the script ended before its first training call.
+        ConfigError: the script came to its end before its first training call.
+        SystemExit: it failed before, or ended with another status than 0.
     """
     check_mxnet(_WHO, load=False)
     from tofu import _import_hook
@@ -78,8 +79,9 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
             ended = error
     if isinstance(ended, KeyboardInterrupt):
         raise ended
+    status = _status(ended) if isinstance(ended, SystemExit) else 0
     if found:
-        if isinstance(ended, Exception):
+        if isinstance(ended, Exception) or status:
             click.echo(_cut_short(script, ended), err=True)
         return _named(script.name, found)
     if isinstance(ended, TofuError):
@@ -87,15 +89,30 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
     if isinstance(ended, Exception):
         _show_own(ended, script)
         raise SystemExit(1)
+    nothing = (
+        f"{script} ended (status {status}) before its first partitioned training call: nothing to "
+        "plan"
+    )
+    if status:
+        click.echo(f"tofu: {nothing}", err=True)
+        raise SystemExit(status)
     raise ConfigError(
-        f"{script} ended (status {getattr(ended, 'code', 0) or 0}) before its first partitioned "
-        "training call: nothing to plan; its net must be a HybridBlock, or a Sequential of them, "
-        "and called under autograd.record(); one with operators of your own that is not hybridized "
-        "is partitioned from its second step on"
+        f"{nothing}; its net must be a HybridBlock, or a Sequential of them, and called under "
+        "autograd.record(); one with operators of your own that is not hybridized is partitioned "
+        "from its second step on"
     )
 
 
-def _cut_short(script: Path, error: Exception) -> str:
+def _status(ended: SystemExit) -> int:
+    """The status with which Python would end the process."""
+    code = ended.code
+    if code is None or isinstance(code, int):
+        return code or 0
+    click.echo(code, err=True)
+    return 1
+
+
+def _cut_short(script: Path, error: BaseException) -> str:
     text = str(error).strip().splitlines() or [""]
     return (
         f"tofu: {script} ended within its first training step, in which blocks give zeros "

@@ -45,11 +45,9 @@ from tofu.cli.trace import trace
 from tofu.errors import InternalError, TofuError
 from tofu.installation import DISTRIBUTION
 from tofu.plans import progress
-from tofu.uncaught import BAD_INPUT
+from tofu.uncaught import BAD_INPUT, INTERRUPTED
 
 __all__ = ["main"]
-
-_INTERRUPTED = 130  # exit status of what SIGINT ends, as shells have it
 
 
 class _Commands(click.Group):
@@ -60,7 +58,7 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             progress.clear()
-            raise SystemExit(_INTERRUPTED) from None
+            raise SystemExit(INTERRUPTED) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -19,6 +19,7 @@ from mxnet.ndarray import NDArray
 
 from tofu import exit_status, uncaught
 from tofu.config import MXNET_ENVIRONMENT, Config
+from tofu.errors import ConfigError
 from tofu.mx.run import error_list
 
 from .blocks import block, unhybridized
@@ -139,13 +140,23 @@ def look_back() -> None:
         module = getattr(sys.modules.get("__main__"), "__spec__", None)
         if module is not None and module.name.startswith("tofu."):  # it says itself what it found
             return
-        if messages.nothing_partitioned(current):
+        if messages.nothing_partitioned(current) or _has_absent_pins(current):
             # Python takes no exit status from here.
             sys.stdout.flush()
             os._exit(uncaught.BAD_INPUT)
 
     if multiprocessing.parent_process() is None:  # data loaders' processes train nothing
         atexit.register(end)
+
+
+def _has_absent_pins(current: Session) -> bool:
+    """Whether no graph had the tensor of a pin, and tells of it: of scripts without Trainers."""
+    try:
+        messages.check_pins(current)
+    except ConfigError as error:
+        print(f"tofu: {error}", file=sys.stderr, flush=True)
+        return True
+    return False
 
 
 def _set_environment(state: State) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Optional
 from tofu.trace.labels import Labels, preload
 from tofu.trace.profile import read_profile
 from tofu.trace.timeline import Interval, Timeline
+from tofu.uncaught import INTERRUPTED
 
 __all__ = ["main"]
 
@@ -182,4 +183,7 @@ def _write(out: str, recorder: _Recorder, timeline: Optional[Timeline]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # tofu trace, which gets it too, ends quietly
+        raise SystemExit(INTERRUPTED) from None

@@ -113,6 +113,17 @@ def test_options_that_fit_no_graph(tmp_path):
     assert "have no tensor or operator of that name" in line
 
 
+@pytest.mark.parametrize("command", ["plan", "estimate", "compare", "frontier"])
+def test_a_script_that_ends_early_gives_its_status(tmp_path, command):
+    (tmp_path / "train.py").write_text("import sys\nsys.exit(3)")
+    ran = run_python("-m", "tofu", command, "--workers=2", "train.py", cwd=tmp_path)
+    assert ran.returncode == 3
+    assert ran.stderr == (
+        "tofu: train.py ended (status 3) before its first partitioned training call: nothing to "
+        "plan\n"
+    )
+
+
 def test_scripts_of_other_kinds(tmp_path):
     """A script that updates by hand, one that asks what zeros cannot give, one that fails."""
     by_hand = TRAIN.replace("trainer = ", "# ").replace("trainer.step(4)", "").replace(

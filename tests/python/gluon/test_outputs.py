@@ -296,7 +296,6 @@ def joined():
     return [loss, gradients(one, other)]
 
 
-@pytest.mark.filterwarnings("ignore:.*has no tensor")
 def test_inputs_that_cannot_be_cut_alike():
     """One comes in rows, the other in columns; the product of both needs them alike."""
     expected = joined()

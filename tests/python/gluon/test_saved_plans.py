@@ -2,23 +2,22 @@
 
 import dataclasses
 import types
-import warnings
 from pathlib import Path
 
 import pytest
+from mxnet import autograd, gluon
 
 import tofu.gluon
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.gluon.blocks import saved_plans
-from tofu.gluon.session import messages
 from tofu.gluon.session.session import looking
 from tofu.mx.devices import number_of_workers
 from tofu.planner.search import plan_graph
 from tofu.plans import SearchOptions
 from tofu.plans import file as plan_file
 
-from .models import assert_same, make_net, train
+from .models import assert_same, data, make_net, train
 
 PINNED = "net_dense0_weight"
 
@@ -93,13 +92,34 @@ def test_a_plan_of_another_net_is_refused(off, tmp_path):
         train(net=make_net(prefix="other_"))
 
 
-def test_a_pin_that_no_tensor_has_is_warned_of(off):
+def test_a_pin_that_no_tensor_has_is_an_error(off):
     tofu.gluon.enable(workers=2, device="cpu", log="quiet", pins={"net_dens0_weight": 0})
-    with warnings.catch_warnings(record=True) as seen:  # MXNet warns, too
-        warnings.simplefilter("always")
+    with pytest.raises(ConfigError, match=r"TOFU_PINS: pin net_dens0_weight: .*; did you mean"):
         train(steps=1)
-    (told,) = [str(each.message) for each in seen if each.category is messages.TofuWarning]
-    assert "net has no tensor net_dens0_weight, which TOFU_PINS pins; did you mean" in told
+
+
+def test_a_pin_may_be_of_a_later_block(off):
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet", pins={"late_dense0_weight": 0})
+    nets = [make_net(), make_net(prefix="late_")]
+    trainers = [gluon.Trainer(net.collect_params(), "sgd") for net in nets]
+    for _ in range(2):
+        for net, trainer in zip(nets, trainers):
+            with autograd.record():
+                loss = net(data()).sum()
+            loss.backward()
+            trainer.step(1)
+
+
+@pytest.mark.parametrize("pin", [0, 1, -1])
+def test_a_pin_that_the_saved_plan_contradicts(off, tmp_path, pin):
+    path = tmp_path / "net.plan"
+    plan_file.save(path, plan_graph(first_problem(), SearchOptions(pins=((PINNED, (0,)),))))
+    tofu.gluon.enable(plan=path, device="cpu", log="quiet", pins={PINNED: pin})
+    if pin == 0:
+        train(steps=1)
+        return
+    with pytest.raises(ConfigError, match=rf"TOFU_PINS: pin {PINNED}={pin}: .* along 0 "):
+        train(steps=1)
 
 
 @pytest.mark.parametrize(

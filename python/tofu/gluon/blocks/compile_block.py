@@ -161,6 +161,8 @@ def _posed(prepared: _Prepared) -> tuple[Problem, Wish]:
             training=training,
             with_whole_norms=with_whole_norms,
         )
+    if saved is not None and session.plans is not None:
+        saved_plans.check_pins(options, saved, session.plans.path)
     input_cuts, parts = _input_cuts(signature, parts, options, backend)
     wish = dataclasses.replace(
         session.wish,

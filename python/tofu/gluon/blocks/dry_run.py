@@ -24,7 +24,6 @@ from mxnet import autograd, gluon, nd
 
 from tofu import _core
 from tofu.dtypes import dtype_name
-from tofu.gluon.session import messages
 from tofu.gluon.session.arrays import classic, shown
 from tofu.gluon.session.autograd_hooks import in_graph, record_function
 from tofu.gluon.session.session import Session, looking
@@ -79,7 +78,6 @@ class DryRun:
             (gluon.Trainer, "__init__", self._init),
             (gluon.Trainer, "step", self._step),
             (gluon.Trainer, "update", self._step),
-            (messages, "unpinned", _nothing),  # tofu plan checks pins itself, over all graphs
             (nd.NDArray, "backward", _nothing),
             (autograd, "backward", _nothing),
             (autograd, "grad", _end),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Callable, Optional
 
 from tofu import _core
@@ -23,7 +24,7 @@ from tofu.planner.recomputation import recomputed
 from tofu.plans import SearchOptions
 from tofu.plans.options import pinned
 
-__all__ = ["checked_pins", "options_for", "plan_for"]
+__all__ = ["check_pins", "checked_pins", "options_for", "plan_for"]
 
 
 def plan_for(
@@ -85,8 +86,7 @@ def options_for(
 ) -> SearchOptions:
     """Return the search options for a graph: the session's, with the pins of its tensors.
 
-    Warns of pins that match no tensor in the first graph that trains: they may be
-    misspelt, or meant for a later block.
+    Notes pins that match no tensor: they may be misspelt, or meant for a later block.
     """
     options = session.wish.options
     if not options.pins:
@@ -96,10 +96,12 @@ def options_for(
         own, absent = pinned(options.pins, names)
     except PlanError as error:
         raise ConfigError(f"TOFU_PINS: {error}") from None
-    if training and not session.state.pins_checked:
-        session.state.pins_checked = True
+    if training:
+        state = session.state
+        before = set(absent) if state.absent_pins is None else state.absent_pins
+        state.absent_pins = before & set(absent)
         if absent:
-            messages.unpinned(name, absent, names)
+            state.tensor_names.update(names)
     return dataclasses.replace(options, pins=tuple(own.items()))
 
 
@@ -118,6 +120,19 @@ def checked_pins(options: SearchOptions) -> Iterator[None]:
         if any(f'pin of "{name}"' in str(error) for name, _ in options.pins):
             raise ConfigError(f"TOFU_PINS: {error}") from None
         raise
+
+
+def check_pins(options: SearchOptions, plan: _core.Plan, path: Path) -> None:
+    """Raise ConfigError for a pin that a saved plan contradicts."""
+    names = set(plan.table.graph.tensor_names)
+    for name, pin in options.pins:
+        cuts = plan.cuts(name) if name in names else list(pin)
+        if cuts != list(pin) and cuts != list(pin) * len(cuts):
+            raise ConfigError(
+                f"TOFU_PINS: pin {name}={','.join(map(str, pin))}: {path} cuts it along "
+                f"{','.join(map(str, cuts))} (-1: not at all); leave out the pin, or save a plan "
+                "with it: tofu plan --pin ... --save"
+            )
 
 
 def _keeps(plan: _core.Plan, pins: Mapping[str, Sequence[int]], parts: Sequence[int]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import logging
 import math
@@ -12,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -22,13 +21,14 @@ import numpy as np
 from tofu.errors import ConfigError
 from tofu.planner.compile_plan import Compiled
 from tofu.plans import progress
-from tofu.plans.names import readable
+from tofu.plans.names import is_pattern, near_text, readable
 from tofu.plans.plan import format_bytes, undescribed_text
 
 from .session import Session, describe_contexts
 
 __all__ = [
     "TofuWarning",
+    "check_pins",
     "eager",
     "first_step",
     "gathered",
@@ -45,7 +45,6 @@ __all__ = [
     "stale_text",
     "tell_partitioned",
     "undescribed",
-    "unpinned",
     "untraced",
     "warn",
 ]
@@ -368,13 +367,15 @@ def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> 
     warn(undescribed_text(name, operators, cost_bytes))
 
 
-def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
-    """Warn of pins on tensors that a block does not have."""
-    near = {near: None for pin in pins for near in difflib.get_close_matches(pin, tensors, n=2)}
-    warn(
-        f"{name} has no tensor {', '.join(pins)}, which TOFU_PINS pins"
-        + (f"; did you mean {', '.join(near)}?" if near else "; a later block may have it")
-    )
+def check_pins(session: Session) -> None:
+    """Raise ConfigError for a pin of a tensor that no training graph so far has."""
+    state = session.state
+    for pin in sorted(state.absent_pins or ()):
+        what = "that fits" if is_pattern(pin) else "of that name"
+        raise ConfigError(
+            f"TOFU_PINS: pin {pin}: what the script trains has no tensor {what}"
+            + near_text(pin, state.tensor_names)
+        )
 
 
 def plain_fetch(reason: str, session: Session, *, partly: bool) -> None:

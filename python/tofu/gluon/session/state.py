@@ -100,7 +100,9 @@ class State:
         first_step: what was told of partitioned blocks, with seconds of set-up; None after it.
         plan_matched: whether a training graph had a saved plan.
         plan_missing: whether the user was told of a graph without a saved plan.
-        pins_checked: whether the pins were compared with a training graph.
+        absent_pins: the pins of tensors that no training graph has; None before the first graph.
+        tensor_names: those of all training graphs, if there are absent pins.
+        unstepped: the Trainers that have not stepped yet.
         errors: MXNet's last error, by thread.
         ran: the programs that have run since errors were last cleared.
         gathered: which outputs the script has read since a program ran: program -> number of
@@ -127,7 +129,10 @@ class State:
         self.told: set[str] = set()
         self.partitioned = False
         self.first_step: Optional[list[tuple[Any, float]]] = []
-        self.plan_matched = self.plan_missing = self.pins_checked = False
+        self.plan_matched = self.plan_missing = False
+        self.absent_pins: Optional[set[str]] = None
+        self.tensor_names: set[str] = set()
+        self.unstepped = Living()
         self.errors = _Errors()
         self.ran = Living()
         self.gathered: weakref.WeakKeyDictionary[Any, dict[int, tuple[str, Any]]] = (

@@ -121,8 +121,10 @@ def init(original: Callable[..., None]) -> Callable[..., None]:
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        if active() is not None:
+        session = active()
+        if session is not None:
             distributed.check_kind(self, kvstore)
+            session.state.unstepped.add(self)
         original(self, params, optimizer, optimizer_params, kvstore, *args, **kwargs)
 
     return __init__
@@ -203,6 +205,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
     """Wrap Trainer._update: the workers' updaters update tiles, MXNet's all other parameters."""
 
     def _update(self: Any, ignore_stale_grad: bool = False) -> None:
+        _note_step(self)
         if distributed.of(self) is not None and self._update_on_kvstore:
             _wait_for_python(self)
             distributed.update_on_servers(self, ignore_stale_grad)
@@ -257,6 +260,15 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             messages.first_step(_share_of_tiles(self), tiled._tofu.session)
 
     return _update
+
+
+def _note_step(trainer: Any) -> None:
+    """Check the pins when every Trainer has stepped: all of a first step's graphs are known."""
+    session = active()
+    if session is not None and trainer in session.state.unstepped:
+        session.state.unstepped.discard(trainer)
+        if not len(session.state.unstepped):
+            messages.check_pins(session)
 
 
 def _share_of_tiles(trainer: Any) -> Fraction:
