@@ -368,10 +368,9 @@ class Plan:
     def quality(self) -> str:
         """The plan's proven quality, in words."""
         in_mode = "" if self.mode in ("", "tofu") else f" of {self.mode}"
-        cost, bound = self.total_bytes, self.lower_bound_bytes
-        if self.predicted is not None and "lower_bound_ns" in self.predicted:
+        if self._is_timed:
             in_mode = f"{in_mode} in predicted time"
-            cost, bound = self.predicted["step_ns"], self.predicted["lower_bound_ns"]
+        cost, bound = self.proven_cost
         if cost <= bound or self.status == "optimal":
             return f"proven optimal{in_mode}"
         steps = "every step optimal by itself; " if self.status == "steps-optimal" else ""
@@ -379,6 +378,17 @@ class Plan:
             return f"{steps}nothing proven of the whole plan{in_mode}"
         above = 100 * (cost / bound - 1)
         return f"{steps}at most {_percent(above)} above the optimum{in_mode}"
+
+    @property
+    def proven_cost(self) -> tuple[int, int]:
+        """What the search minimised, bytes or nanoseconds, and what no plan falls below."""
+        if self.predicted is not None and self._is_timed:
+            return self.predicted["step_ns"], self.predicted["lower_bound_ns"]
+        return self.total_bytes, self.lower_bound_bytes
+
+    @property
+    def _is_timed(self) -> bool:
+        return self.predicted is not None and "lower_bound_ns" in self.predicted
 
     @property
     def tensor_bytes(self) -> int:

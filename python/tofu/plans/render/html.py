@@ -17,13 +17,22 @@ from ..plan import Plan
 from ..progress import stage
 from .explain import Section
 from .page_data import page_data
-from .text import summary
+from .text import sentence, summary
 
 __all__ = ["render_html", "render_html_difference", "worker_colour"]
 
 _PAGE = Path(__file__).with_name("page")
 # In the order in which the page includes them.
-_SCRIPTS = ("data.js", "elements.js", "tiles.js", "tree.js", "tables.js", "memory.js", "main.js")
+_SCRIPTS = (
+    "data.js",
+    "elements.js",
+    "tiles.js",
+    "tree.js",
+    "graph.js",
+    "tables.js",
+    "memory.js",
+    "main.js",
+)
 
 
 def render_html(
@@ -80,7 +89,7 @@ def _render(
     data["colours"] = [worker_colour(worker, workers) for worker in range(workers)]
     return environment.get_template("page.html").render(
         title=title,
-        summaries=[(name, summary(plan)) for name, plan in plans],
+        summaries=[(name, sentence(plan), summary(plan)) for name, plan in plans],
         sections=sections,
         style=markupsafe.Markup((_PAGE / "page.css").read_text(encoding="utf-8")),
         data=markupsafe.Markup(_in_script(data)),

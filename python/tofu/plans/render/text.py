@@ -10,7 +10,7 @@ from ..names import readable
 from ..plan import REPLICATED, STOPPED, OperatorPlan, Plan, TensorPlan, format_bytes, format_seconds
 from .grouping import Repeated, repeated_operators, repeated_tensors
 
-__all__ = ["cuts_text", "render_text", "tiles_text"]
+__all__ = ["cuts_text", "render_text", "sentence", "summary", "tiles_text"]
 
 # Up to this many tensors, each has its own line.
 SMALL = 64
@@ -39,6 +39,27 @@ def render_text(plan: Plan, *, everything: bool = False) -> str:
     else:
         lines += _largest(plan)
     return "\n".join(lines) + "\n"
+
+
+def sentence(plan: Plan) -> str:
+    """The plan for someone who knows none of its words."""
+    held = sum(plan.bytes_per_worker.values())
+    holds = f"Each worker holds at most {format_bytes(held)}" if held else "Memory is unknown"
+    if plan.workers == 1:
+        return f"{holds}. One worker fetches nothing."
+    fetched = plan.total_bytes if plan.fetched_bytes is None else plan.fetched_bytes
+    other = "plan" if plan.mode in ("", "tofu") else f"plan of {plan.mode}"
+    cost, bound = plan.proven_cost
+    if cost <= bound or plan.status == "optimal":
+        proof = f"No other {other} costs less; that is proven."
+    elif bound > 0:
+        proof = f"No other {other} can cost less than {100 * bound / cost:.3g}% of this one."
+    else:
+        proof = f"Whether another {other} costs less is not known."
+    return (
+        f"{holds}; in a training step the {plan.workers} workers fetch {format_bytes(fetched)} "
+        f"from each other. {proof}"
+    )
 
 
 def summary(plan: Plan) -> list[str]:

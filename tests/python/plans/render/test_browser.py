@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
 from tofu.plans import Plan
-from tofu.plans.layers import layers_of
+from tofu.plans.layers import DIRECTIONS, layers_of
 from tofu.plans.peak import Held, Peak
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.explain import Section
@@ -127,7 +130,8 @@ def test_layers_unfold_and_add_up(page):
             ".map((e) => e.textContent)"
         )
         layer = layers[name]
-        sums = (layer.total_bytes, layer.worker_bytes, layer.parameter_bytes)
+        ways = (layer.fetched_bytes.get(each, 0) for each in DIRECTIONS)
+        sums = (*ways, layer.total_bytes, layer.worker_bytes, layer.parameter_bytes)
         assert numbers == [format_bytes(count) for count in sums]
     click(browser, "#tree .row", 2)
     assert texts(browser, "#tree .leaf .name") == [
@@ -159,6 +163,77 @@ def test_colours_show_bytes_or_memory(page):
     type_into(browser, "#metric", "held", "change")
     layers = {layer.name: layer.worker_bytes for layer in layers_of(net())}
     assert heat()["fc0"] == pytest.approx(layers["net_fc0"] / layers["net_fc1"])
+
+
+def test_bars_have_one_scale(page):
+    browser = page(render_html(net()))
+    layers = {layer.name: layer.total_bytes for layer in layers_of(net())}
+    most = layers["net_fc0"] + layers["net_fc1"]
+    assert texts(browser, ".scale span") == ["0", format_bytes(most)]
+    shares = browser.run(
+        "[...document.querySelectorAll('#tree .block')].map((row) => "
+        "[row.querySelector('.name').textContent, "
+        "row.querySelector('.bar').style.getPropertyValue('--share')])"
+    )
+    assert float(dict(shares)["fc1"]) == pytest.approx(layers["net_fc1"] / most)
+
+
+CHAIN = """
+import tofu
+from mxnet.gluon import nn
+net = nn.HybridSequential(prefix="net_")
+with net.name_scope():
+    net.add(nn.Dense(32, in_units=64, activation="relu"), nn.Dense(16, in_units=32))
+net.initialize()
+plan = tofu.plan(net, (16, 64), workers=4)
+open("plan.html", "w").write(plan.to_html())
+print(plan.explain("net_dense0_weight"))
+"""
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    """The page of a real net, and what --explain tells of its first weight."""
+    pytest.importorskip("mxnet")
+    folder = tmp_path_factory.mktemp("chain")
+    ran = subprocess.run(
+        [sys.executable, "-c", CHAIN], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return (folder / "plan.html").read_text(), ran.stdout
+
+
+def test_the_graph_shows_what_flows_and_opens(page, chain):
+    browser = page(chain[0])
+    click(browser, "#fold")
+    choose(browser, "graph")
+    assert [name.split()[-1] for name in texts(browser, "#graph .node-name")] == ["data", "net"]
+    browser.run("document.querySelector('#graph .node.opens').dispatchEvent(new Event('click'))")
+    opened = texts(browser, "#graph .node-name")
+    assert {"dense0", "dense1"} <= {name.split()[-1] for name in opened}
+    flows = browser.run(
+        "[...document.querySelectorAll('#graph .flow-text')].map(e => e.lastChild.data)"
+    )
+    assert any(text.startswith("4.0 KiB, cut ") for text in flows), flows  # the data
+
+
+def test_a_pin_has_its_price(page, chain):
+    text, explained = chain
+    browser = page(text)
+    browser.run("page.open(page.tensors.find((tensor) => tensor.name === 'net_dense0_weight'))")
+    options = browser.run("[...document.querySelectorAll('.pin option')].map((e) => e.text)")
+    more = [
+        int(found.replace(",", "")) for found in re.findall(r"\(\+([\d,]+)\)$", explained, re.M)
+    ]
+    priced = [option for option in options if "(" in option]
+    assert priced and [option.partition(" (")[2] for option in priced] == [
+        f"+{format_bytes(count)})" for count in more
+    ]
+    browser.run(
+        "(() => { const choice = document.querySelector('.pin select'); "
+        "choice.selectedIndex = [...choice.options].findIndex((o) => o.text.includes('(+')); "
+        "choice.dispatchEvent(new Event('change')); })()"
+    )
+    assert texts(browser, ".pin [role=status]") == [f"costs +{format_bytes(more[0])}"]
 
 
 def test_the_tree_by_keyboard(page):
@@ -407,7 +482,7 @@ def test_nothing_sticks_out_and_texts_are_readable(page, tmp_path, width, scheme
     section = Section("Tensor w", "Because.", ("cut", "bytes"), (("dimension 0", "96"),))
     browser = page(render_html(net(), [section]))
     browser.view(width, 900, scheme=scheme)
-    for view in ("layers", "tensors", "operators", "memory", "explained"):
+    for view in ("layers", "graph", "tensors", "operators", "memory", "explained"):
         choose(browser, view)
         assert browser.run("document.documentElement.scrollWidth <= window.innerWidth"), view
     choose(browser, "layers")

@@ -6,8 +6,9 @@ import re
 import pytest
 
 from tofu.plans import Plan
+from tofu.plans.plan import format_bytes
 from tofu.plans.render.grouping import repeated_operators, repeated_tensors
-from tofu.plans.render.text import render_text
+from tofu.plans.render.text import render_text, sentence
 
 from ..documents import document, stack
 
@@ -190,3 +191,26 @@ def test_a_plan_that_leaves_most_bytes_whole_says_so():
     assert lines[2] == "choose another number of workers, or a batch and layers that it divides"
     few = render_text(Plan.from_json(json.dumps(document(tensors=tensors(3)))))
     assert "whole on every worker" not in few
+
+
+@pytest.mark.parametrize(
+    ("changes", "proof"),
+    [
+        ({"status": "optimal"}, "No other plan costs less; that is proven."),
+        (
+            {"status": "feasible", "lower_bound_bytes": 1152},
+            "No other plan can cost less than 75% of this one.",
+        ),
+        (
+            {"status": "feasible", "lower_bound_bytes": 0},
+            "Whether another plan costs less is not known.",
+        ),
+    ],
+)
+def test_the_first_sentence_is_for_people(changes, proof):
+    plan = Plan.from_json(json.dumps(document(**changes)))
+    held = format_bytes(sum(plan.bytes_per_worker.values()))
+    holds = f"Each worker holds at most {held}" if plan.bytes_per_worker else "Memory is unknown"
+    assert sentence(plan) == (
+        f"{holds}; in a training step the 4 workers fetch 1.5 KiB from each other. {proof}"
+    )

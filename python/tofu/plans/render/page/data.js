@@ -75,6 +75,7 @@ function readTensors(data) {
       dtype,
       layer: table.layer[row],
       isParameter: Boolean(table.parameter[row]),
+      prices: table.prices[row] || null,
       of,
       readers: [],
       writer: null,
@@ -113,13 +114,18 @@ function readOperators(data, tensors) {
   });
 }
 
+/** The sums of a layer before anything is added: bytes fetched, in all and by direction, and held. */
+function noBytes() {
+  return { fetched: 0, forward: 0, backward: 0, update: 0, held: 0, parameters: 0 };
+}
+
 /** Layers with their sums; of[i]: those of plan i. */
 function readLayers(data, tensors, operators) {
   const layers = data.layers.map((name) => ({
     name,
     tensors: [],
     operators: [],
-    of: data.plans.map(() => ({ fetched: 0, held: 0, parameters: 0 })),
+    of: data.plans.map(() => noBytes()),
   }));
   for (const tensor of tensors) {
     layers[tensor.layer].tensors.push(tensor);
@@ -132,7 +138,9 @@ function readLayers(data, tensors, operators) {
   for (const operator of operators) {
     layers[operator.layer].operators.push(operator);
     operator.of.forEach((own, plan) => {
-      if (own) layers[operator.layer].of[plan].fetched += own.bytes;
+      if (!own) return;
+      layers[operator.layer].of[plan].fetched += own.bytes;
+      layers[operator.layer].of[plan][operator.direction] += own.bytes;
     });
   }
   return layers;

@@ -5,6 +5,28 @@ function quoted(word) {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`;
 }
 
+/** The bytes that a cut of one step would add to the plan's; null where that is unknown. */
+function priceOf(tensor, step, dimension) {
+  const found = tensor.prices && tensor.prices[step].find(([cut]) => cut === dimension);
+  return found ? found[1] : null;
+}
+
+function priceText(tensor, step, dimension) {
+  const price = priceOf(tensor, step, dimension);
+  const isChosen = dimension === tensor.of[tensor.of.length - 1].cuts[step];
+  return price === null || isChosen ? "" : ` (${formatChange(price) || "no change"})`;
+}
+
+/** What a pin of all steps would cost: known if it changes one step, else about the sum. */
+function pinPrice(tensor, cuts) {
+  const { cuts: chosen } = tensor.of[tensor.of.length - 1];
+  const changed = cuts.map((cut, step) => [step, cut]).filter(([step, cut]) => cut !== chosen[step]);
+  const prices = changed.map(([step, cut]) => priceOf(tensor, step, cut));
+  if (!changed.length || prices.includes(null)) return "";
+  const sum = prices.reduce((total, price) => total + price, 0);
+  return `costs ${changed.length > 1 ? "about " : ""}${formatChange(sum) || "nothing"}`;
+}
+
 class Page {
   constructor(data) {
     this.data = data;
@@ -40,10 +62,10 @@ class Page {
 
   /** A column for each plan, and in a comparison their change. */
   perPlan(title, count) {
-    if (this.plans === 1) return [{ title, of: (item) => count(item.of[0]), isChange: false }];
+    if (this.plans === 1) return [{ title, of: (item) => count(item.of[0], item), isChange: false }];
     const columns = this.names().map((name, plan) => (
-      { title: `${title}: ${name}`, of: (item) => count(item.of[plan]), isChange: false }));
-    const change = (item) => count(item.of[1]) - count(item.of[0]);
+      { title: `${title}: ${name}`, of: (item) => count(item.of[plan], item), isChange: false }));
+    const change = (item) => count(item.of[1], item) - count(item.of[0], item);
     return [...columns, { title: "change", of: change, isChange: true }];
   }
 
@@ -81,16 +103,18 @@ class Page {
 
   /** The numbers of the tree: by kind of bytes, or in a comparison by plan. */
   makeTreeColumns() {
-    const titles = { fetched: "fetched", held: "tiles on a worker", parameters: "parameters" };
-    const ofItem = (own, key) => {
+    const titles = { fetched: "fetched", held: "tiles on a worker" };
+    const ofItem = (item, own, key) => {
       if (!own) return 0;
-      if (key === "fetched") return own.split ? own.bytes : 0;
+      if (key === "fetched" || key === item.direction) return own.split ? own.bytes : 0;
       return key === "held" && own.cuts ? own.tileBytes : 0;
     };
-    const keys = this.plans === 1 ? ["fetched", "held", "parameters"] : [this.metric()];
+    const keys = this.plans === 1
+      ? ["forward", "backward", "update", "fetched", "held", "parameters"] : [this.metric()];
     this.treeColumns = keys.flatMap((key) => {
-      const columns = this.perPlan(titles[key], (own) => (own ? own[key] : 0));
-      const items = this.perPlan(titles[key], (own) => ofItem(own, key));
+      const title = titles[key] || key;
+      const columns = this.perPlan(title, (own) => (own ? own[key] : 0));
+      const items = this.perPlan(title, (own, item) => ofItem(item, own, key));
       return columns.map((column, i) => {
         const format = column.isChange ? formatChange : formatBytes;
         return {
@@ -101,7 +125,7 @@ class Page {
       });
     });
     byId("tree-head").replaceChildren(make("span", { class: "name" }, "layer"),
-      make("span", { class: "bar-head" }),
+      make("span", { class: "scale", "aria-hidden": "true" }),
       ...this.treeColumns.map((column) => make("span", { class: "number" }, column.title)));
     byId("layers").style.setProperty("--numbers", String(this.treeColumns.length));
   }
@@ -163,6 +187,10 @@ class Page {
     this.makeTreeColumns();
     this.tree.show();
     for (const table of this.tables) table.show();
+  }
+
+  showGraph() {
+    byId("graph").replaceChildren(...graphView(this));
   }
 
   // --- details -------------------------------------------------------------------------------
@@ -255,7 +283,8 @@ class Page {
     const choices = parts.map((count, step) => {
       const options = [...own.shape.keys(), REPLICATED].map((dimension) =>
         make("option", { value: dimension, selected: dimension === own.cuts[step] },
-          dimension === REPLICATED ? "whole" : `dimension ${dimension}`));
+          (dimension === REPLICATED ? "whole" : `dimension ${dimension}`) +
+            priceText(tensor, step, dimension)));
       return make("select", { "aria-label": `step ${step + 1}, in ${count} parts` }, options);
     });
     const why = make("span", { class: "note", role: "status" });
@@ -275,12 +304,15 @@ class Page {
         return false;
       });
       add.disabled = wrong >= 0;
-      why.textContent = wrong < 0 ? "" : `step ${wrong + 1}: ${parts[wrong]} parts do not divide that`;
+      why.textContent = wrong < 0 ? pinPrice(tensor, choices.map((choice) => Number(choice.value)))
+        : `step ${wrong + 1}: ${parts[wrong]} parts do not divide that`;
     };
     for (const choice of choices) choice.addEventListener("change", check);
     check();
     return make("fieldset", { class: "pin" }, make("legend", {}, "pin how it is cut, step by step"),
-      choices, add, why);
+      choices, add, why, make("p", { class: "note" }, tensor.prices
+        ? "In brackets: what a training step communicates more if only this cut changes."
+        : "tofu plan --explain tells what each cut costs."));
   }
 
   command() {

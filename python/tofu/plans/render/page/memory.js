@@ -67,6 +67,8 @@ function memoryView(plan, data) {
       ". Move the slider or the pointer."),
     memoryChart(peak, data),
     make("h3", {}, "At the worst moment"),
+    make("p", { class: "note" }, "The peak: what is alive while the worker holds most. Only what stands here, ",
+      "or stays all the time, decides whether the plan fits."),
     make("div", { class: "wide" }, make("table", { class: "small held" },
       make("thead", {}, make("tr", {}, heads.map((head, i) =>
         make("th", { scope: "col", class: i === 3 ? "number" : null }, head)))),

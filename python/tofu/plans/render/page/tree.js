@@ -27,7 +27,7 @@ function merged(block) {
   }
   const all = [...block.layers, ...children.flatMap((child) => child.all)];
   const of = all[0].of.map((_, plan) => {
-    const sums = { fetched: 0, held: 0, parameters: 0 };
+    const sums = noBytes();
     for (const layer of all) {
       for (const key of Object.keys(sums)) sums[key] += layer.of[plan][key];
     }
@@ -37,7 +37,7 @@ function merged(block) {
 }
 
 class Tree {
-  /** `page` has layers, metric(), fits(item), open(item), columns(of). */
+  /** `page` has layers, metric(), fits(item), open(item), showGraph(), columns(of). */
   constructor(page) {
     this.page = page;
     this.blocks = blocksOf(page.layers);
@@ -62,12 +62,14 @@ class Tree {
 
   show() {
     const rows = [];
-    // Colours compare blocks that stand side by side.
+    // Bars have one scale for all blocks; colours compare blocks that stand side by side.
+    const largest = Math.max(1, ...this.blocks.map((block) => this.size(block)));
+    document.querySelector(".scale").replaceChildren(make("span", {}, "0"), make("span", {}, formatBytes(largest)));
     const visit = (blocks, level) => {
       const most = Math.max(1, ...blocks.map((block) => this.size(block)));
       for (const block of this.sorted(blocks)) {
         if (!this.holds(block)) continue;
-        rows.push(this.blockRow(block, level, this.size(block) / most));
+        rows.push(this.blockRow(block, level, this.size(block) / most, this.size(block) / largest));
         if (!this.isUnfolded(block)) continue;
         visit(block.children, level + 1);
         for (const layer of block.layers) rows.push(...this.itemRows(layer, level + 1));
@@ -78,6 +80,7 @@ class Tree {
     const first = this.body.querySelector("[role=treeitem]");
     if (first) first.tabIndex = 0;
     byId("tree-none").hidden = rows.length > 0;
+    this.page.showGraph();
   }
 
   /** What colours show: the bytes of the last plan, the new one of a comparison. */
@@ -98,15 +101,18 @@ class Tree {
 
   /** The numbers of a row; small screens show their titles, too. */
   numbers(text) {
-    return this.page.treeColumns.map((column) =>
-      make("span", { class: "number", "data-title": column.title }, text(column)));
+    return this.page.treeColumns.map((column) => {
+      const found = text(column);
+      return make("span", { class: found === "0 bytes" ? "number none" : "number",
+        "data-title": column.title }, found);
+    });
   }
 
-  blockRow(block, level, share) {
+  blockRow(block, level, heat, share) {
     const isOpen = this.isUnfolded(block);
     return make("div", { role: "treeitem", class: "row block", "aria-expanded": String(isOpen),
       "aria-level": level, tabindex: -1, "data-block": block.name,
-      style: { "--level": level, "--heat": String(share) },
+      style: { "--level": level, "--heat": String(heat) },
       on: { click: () => this.toggle(block) } },
       make("span", { class: "name" }, block.label,
         block.all.length > 1 ? make("small", {}, ` ${block.all.length} layers`) : null),
