@@ -35,7 +35,7 @@ __all__ = ["check"]
 
 FAULT = 1  # exit status
 _OTHERS = (("float32", False), ("float64", False), ("float64", True))
-_TOLD = ("random", "own", "steps", "graphs")  # what runs tell besides arrays
+_TOLD = ("random", "own", "steps", "graphs")  # facts that runs record besides arrays
 _RECORD = "tofu.verify.script.record"
 _OPERATORS = "tofu.verify.script.find_operator"
 
@@ -93,30 +93,30 @@ def check(
     from tofu.verify.script.compare_runs import compare, first_fault
 
     is_random, is_own = (any(ran[key] for ran in runs.values()) for key in ("random", "own"))
-    for ran in runs.values():  # what stays would be taken for a tensor
+    for ran in runs.values():  # a fact that stays would be taken for a tensor
         for key in _TOLD:
             ran.pop(key)
-    found = compare(
+    differences = compare(
         (runs["float32", False], runs["float32", True]),
         (runs["float64", False], runs["float64", True]),
     )
-    if not found:
+    if not differences:
         raise ConfigError(
             f"tofu check {script}: it ended without a training step; expected one of "
             "gluon.Trainer, after a call of a block under autograd.record()"
         )
-    fault = first_fault(found)
+    fault = first_fault(differences)
     wrong: list[dict[str, Any]] = []
     if fault is not None or is_own:
         wrong = _wrong_operators(script, args)
-    verdict = "\n".join([_verdict(fault, found, is_random), *map(_wrong_text, wrong)])
+    verdict = "\n".join([_verdict(fault, differences, is_random), *map(_wrong_text, wrong)])
     is_fault = fault is not None or bool(wrong)
     if form == "json":
         document = {"format": "tofu-check", "version": 1, "fault": is_fault, "operators": wrong}
-        tensors = [{**dataclasses.asdict(each), "fault": each.is_fault} for each in found]
+        tensors = [{**dataclasses.asdict(each), "fault": each.is_fault} for each in differences]
         click.echo(json.dumps({**document, "verdict": verdict, "tensors": tensors}, indent=1))
     else:
-        click.echo("\n".join([*_table(found, everything), "", verdict]))
+        click.echo("\n".join([*_table(differences, everything), "", verdict]))
     if is_fault:
         raise SystemExit(FAULT)
 
@@ -136,21 +136,21 @@ def _wrong_operators(script: str, args: Sequence[str]) -> list[dict[str, Any]]:
             last = (ran.stderr.strip().splitlines() or [f"status {ran.returncode}"])[-1]
             click.echo(f"tofu: its operators cannot be run one by one: {last}", err=True)
             return []
-        found: list[dict[str, Any]] = json.loads(out.read_text(encoding="utf-8"))
-        return found
+        wrong: list[dict[str, Any]] = json.loads(out.read_text(encoding="utf-8"))
+        return wrong
 
 
 def _wrong_text(wrong: Mapping[str, Any]) -> str:
     splits = [each for each in wrong["splits"] if each is not None]
     along = ", ".join(dict.fromkeys(splits))
-    found = (
+    fault = (
         f"does not run in parts: {wrong['error']}"
         if wrong["error"]
         else f"gives something else in parts than as a whole (by {wrong['difference']:.1e})"
     )
     used = "" if wrong["used"] else "; this plan does not split it so, but another may"
     return (
-        f"operator {wrong['label']} ({wrong['op']}), split along {along}, {found}{used}; "
+        f"operator {wrong['label']} ({wrong['op']}), split along {along}, {fault}{used}; "
         f"{wrong['source']} describes it, and tofu verify {wrong['op']} checks that"
     )
 
@@ -185,9 +185,9 @@ def _run(
         return {key: arrays[key] for key in arrays.files}
 
 
-def _table(found: Sequence[Any], everything: bool) -> list[str]:
+def _table(differences: Sequence[Any], everything: bool) -> list[str]:
     header = ("step", "kind", "tensor", "float32", "float64", "")
-    shown = list(found) if everything else _worst(found)
+    shown = list(differences) if everything else _worst(differences)
     rows = (
         (
             str(each.step), each.kind, each.name, f"{each.single:.1e}", f"{each.double:.1e}",
@@ -199,24 +199,26 @@ def _table(found: Sequence[Any], everything: bool) -> list[str]:
     return [*lines, *table(header, rows, right=(0, 3, 4))]
 
 
-def _worst(found: Sequence[Any]) -> list[Any]:
+def _worst(differences: Sequence[Any]) -> list[Any]:
     """Returns, per step and kind, the tensor that differs most, and every fault."""
     worst: dict[tuple[int, str], Any] = {}
-    for each in found:
+    for each in differences:
         key = (each.step, each.kind)
         if key not in worst or (each.double, each.single) > _size(worst[key]):
             worst[key] = each
     kept = {id(each) for each in worst.values()}
-    return [each for each in found if id(each) in kept or each.is_fault]
+    return [each for each in differences if id(each) in kept or each.is_fault]
 
 
 def _size(each: Any) -> tuple[float, float]:
     return each.double, each.single
 
 
-def _verdict(fault: Any, found: Sequence[Any], is_random: bool) -> str:
+def _verdict(fault: Any, differences: Sequence[Any], is_random: bool) -> str:
     if fault is None:
-        return f"rounding only: {len(found)} tensors differ in float64 by no more than rounding"
+        return (
+            f"rounding only: {len(differences)} tensors differ in float64 by no more than rounding"
+        )
     text = (
         f"FAULT: at step {fault.step} the {fault.kind} {fault.name} is the first that differs by "
         f"more than rounding ({fault.double:.1e} in float64)"

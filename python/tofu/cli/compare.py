@@ -123,7 +123,7 @@ def compare_command(
         target, args, shapes=shapes, optimizer=None if optimizer == "none" else optimizer,
         batch_size=batch_size,
     )  # fmt: skip
-    found = list(
+    alternatives = list(
         compare(
             lambda count: opened.problem(count, None),
             workers=counts,
@@ -133,23 +133,23 @@ def compare_command(
             measure=Measure.of(exact=memory == "exact", step_seconds=step_seconds),
         )
     )
-    click.echo(render(target, found, form), nl=False)
+    click.echo(render(target, alternatives, form), nl=False)
 
 
 # --- printing -----------------------------------------------------------------------------------
 
 
-def render(target: str, found: Sequence[Alternative], form: str) -> str:
+def render(target: str, alternatives: Sequence[Alternative], form: str) -> str:
     """The comparison in one of FORMATS."""
-    records = [_record(each) for each in found]
-    told = advice(found)
+    records = [_record(each) for each in alternatives]
+    notes = advice(alternatives)
     if form == "json":
         document = {"format": "tofu-comparison", "version": 1, "target": target}
-        return json.dumps({**document, "plans": records, "advice": told}, indent=1) + "\n"
+        return json.dumps({**document, "plans": records, "advice": notes}, indent=1) + "\n"
     if form == "csv":
         return csv_table(_FIELDS, records)
-    is_timed = any(each.step_seconds is not None for each in found)
-    has_objectives = any(each.objective != OBJECTIVES[0] for each in found)
+    is_timed = any(each.step_seconds is not None for each in alternatives)
+    has_objectives = any(each.objective != OBJECTIVES[0] for each in alternatives)
     header = ("workers", "search", "replication", "communicated", "a worker holds", "proven",
               "search time", *(["a step takes"] if is_timed else []),
               *(["plan for"] if has_objectives else []))  # fmt: skip
@@ -159,12 +159,12 @@ def render(target: str, found: Sequence[Alternative], form: str) -> str:
             *([_step_text(each)] if is_timed else []),
             *([each.objective] if has_objectives else []),
         )
-        for each in found
+        for each in alternatives
     ]
     if form == "html":
-        return html_page(f"Plans of {target}", header, rows, notes=told)
+        return html_page(f"Plans of {target}", header, rows, notes=notes)
     lines = table(header, rows, right=(0, 3, 4, 6, 7)[: 5 if is_timed else 4])
-    return "\n".join([*lines, *([""] if told else []), *told]) + "\n"
+    return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
 
 def _record(each: Alternative) -> dict[str, Any]:

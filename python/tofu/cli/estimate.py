@@ -161,7 +161,7 @@ class Report:
 
 
 def _batches(opened: Target, report: Report) -> Iterator[tuple[int, int]]:
-    """The largest batch that fits, for each number of workers that is of use, as it is known."""
+    """Yield the largest batch that fits, for each number of workers that is of use."""
     limit = report.limit or 0
     batch = batch_of(opened.problem(report.found[0].workers, None))
     for each in report.found if batch else ():
@@ -195,14 +195,14 @@ class _Printer:
 
         Raises ConfigError if there is no plan for any number of workers.
         """
-        found: list[Estimate] = []
+        known: list[Estimate] = []
         self._tell(_HEADER)
         for each in estimates:
-            found.append(each)
+            known.append(each)
             self._tell(_row(each, report.limit))
-        if not any(each.plan for each in found):
-            raise ConfigError(f"tofu estimate {report.target}: no plan ({found[0].reason})")
-        report = dataclasses.replace(report, found=found)
+        if not any(each.plan for each in known):
+            raise ConfigError(f"tofu estimate {report.target}: no plan ({known[0].reason})")
+        report = dataclasses.replace(report, found=known)
         if report.limit is not None:
             report = self._print_batches(report, opened)
         self._tell("", *_advice(report))
@@ -267,13 +267,13 @@ _BATCH_HEADER = "  ".join(_BATCH_COLUMNS)
 
 def _row(each: Estimate, limit: Optional[int]) -> str:
     if each.plan is None:
-        cells, told = [str(each.workers), *[""] * (len(_COLUMNS) - 1)], f"no plan: {each.reason}"
+        cells, remark = [str(each.workers), *[""] * (len(_COLUMNS) - 1)], f"no plan: {each.reason}"
     else:
         cells = [str(each.workers), *map(format_bytes, each.kinds.values())]
         totals = map(each.held_bytes, OPTIMIZERS)
         cells += [format_bytes(held) + _fits(held, limit) for held in totals]
-        told = f"no use: {each.reason}" if each.reason else ""
-    return line([*cells, told], [*_WIDTHS, 0], right=_RIGHT)
+        remark = f"no use: {each.reason}" if each.reason else ""
+    return line([*cells, remark], [*_WIDTHS, 0], right=_RIGHT)
 
 
 def _batch_row(workers: int, batch: str) -> str:
@@ -309,7 +309,7 @@ def _advice(report: Report) -> list[str]:
 
 
 def _nothing_fits(report: Report, size: str) -> list[str]:
-    """The least memory that would do, what takes it, and what could be changed."""
+    """Lines on the least memory that would do, the tensors that take it, and possible changes."""
     planned = [each for each in report.found if each.plan]
     least = min(planned, key=lambda each: each.held_bytes(report.optimizer))
     held = format_bytes(least.held_bytes(report.optimizer))

@@ -1,4 +1,4 @@
-"""The tensors and operators that the names of ``--explain`` stand for."""
+"""Resolves the names of ``--explain`` to tensors and operators."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ def explained_names(problems: Sequence[Problem], names: Sequence[str]) -> list[l
 
     Raises ConfigError for a name of none.
     """
-    found: list[dict[str, None]] = [{} for _ in problems]
+    names_of_each: list[dict[str, None]] = [{} for _ in problems]
     for name in names:
         known: dict[str, None] = {}
-        for problem, own in zip(problems, found):
+        for problem, own in zip(problems, names_of_each):
             known.update(dict.fromkeys(node.name for node in problem.graph.nodes))
             own.update(_matches(name, problem))
-        if not any(matching(name, {**known, **own}) for own in found):
+        if not any(matching(name, {**known, **own}) for own in names_of_each):
             what = "that fits" if is_pattern(name) else "of that name"
             raise ConfigError(
                 f"--explain {name}: {' and '.join(p.name for p in problems)} "
                 f"{'have' if len(problems) > 1 else 'has'} no tensor or operator {what}"
                 + near_text(name, known)
             )
-    return [list(own) for own in found]
+    return [list(own) for own in names_of_each]
 
 
 def explained_in(problem: Problem, names: Sequence[str], before: Sequence[str]) -> list[str]:
     """Resolves names in the planned graph, which may keep BatchNorms whole.
 
-    Tells of those that only stand for parts of such BatchNorms.
+    Warns of names that only stand for parts of such BatchNorms.
 
     Args:
         problem: the planned graph.
         names: names and patterns.
-        before: what they stood for in this graph before it was planned.
+        before: the tensors and operators that they stood for before the graph was planned.
     """
-    found: dict[str, None] = {}
+    nodes: dict[str, None] = {}
     for name in names:
         own = _matches(name, problem)
-        found.update(own)
+        nodes.update(own)
         if not own and matching(name, dict.fromkeys(before)):
             click.echo(
                 f"tofu: {name}: a part of a BatchNorm that stays whole in this plan; explain that "
                 "instead",
                 err=True,
             )
-    return list(found)
+    return list(nodes)
 
 
 def _matches(name: str, problem: Problem) -> dict[str, None]:

@@ -116,12 +116,12 @@ def frontier_command(
     compared = rivals_of([each.strip() for each in rivals.split(",") if each.strip()], options)
     if mesh is not None or is_module(target):
         check_options(click.get_current_context(), _NOT_OF_MODULES)
-        found = frontier_of_module(
+        points = frontier_of_module(
             target, mesh, options, optimizer=update, limits=limits, most_bytes=most,
             rivals=compared, exact=not quick,
         )  # fmt: skip
-        _kept(target, found, most, f"on the mesh {mesh}", "another mesh may do")
-        click.echo(render(target, found, form), nl=False)
+        _kept(target, points, most, f"on the mesh {mesh}", "another mesh may do")
+        click.echo(render(target, points, form), nl=False)
         return
     check_target("tofu frontier", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)

@@ -33,13 +33,13 @@ def frontier_of_module(
     if mesh is None:
         raise ConfigError(f"tofu frontier {target}: give the devices, such as --mesh 2,4")
     sizes = parse_mesh(mesh)
-    of_torch: Any = torch_module("module_frontier", "tofu frontier --mesh")
+    frontiers: Any = torch_module("module_frontier", "tofu frontier --mesh")
     model, args, kwargs = torch_module("loading", "tofu frontier --mesh").load(target)
     traced = torch_module("module_trace", "tofu frontier --mesh").trace(model, args, kwargs)
     planning = torch_module("planning", "tofu frontier --mesh").planning_of(
         traced, sizes, optimizer=optimizer, options=options, name=target
     )
-    found: list[Point] = of_torch.frontier_of(
+    points: list[Point] = frontiers.frontier_of(
         planning, limits=limits, most_bytes=most_bytes, rivals=rivals, exact=exact
     )
-    return found
+    return points

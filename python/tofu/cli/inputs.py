@@ -57,11 +57,11 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
         os.environ["TOFU_DEVICE"] = "cpu"
     sys.argv = [str(script), *args]
     sys.path[0] = str(script.resolve().parent)
-    found: list[Problem] = []
+    problems: list[Problem] = []
 
     def note(graph: Problem) -> None:
-        found.append(graph)
-        if len(found) == most:
+        problems.append(graph)
+        if len(problems) == most:
             raise _FirstFound
 
     ended: BaseException = SystemExit(0)
@@ -80,10 +80,10 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
     if isinstance(ended, KeyboardInterrupt):
         raise ended
     status = _status(ended) if isinstance(ended, SystemExit) else 0
-    if found:
+    if problems:
         if isinstance(ended, Exception) or status:
             click.echo(_cut_short(script, ended), err=True)
-        return _named(script.name, found)
+        return _named(script.name, problems)
     if isinstance(ended, TofuError):
         raise ended
     if isinstance(ended, Exception):
@@ -120,12 +120,12 @@ def _cut_short(script: Path, error: BaseException) -> str:
     )
 
 
-def _named(script: str, found: Sequence[Problem]) -> list[Problem]:
+def _named(script: str, graphs: Sequence[Problem]) -> list[Problem]:
     """The problems, with names that tell several graphs apart."""
-    if len(found) == 1:
-        return [dataclasses.replace(found[0], name=script)]
+    if len(graphs) == 1:
+        return [dataclasses.replace(graphs[0], name=script)]
     problems = []
-    for graph in found:
+    for graph in graphs:
         roles = set(graph.graph.head_roles)
         inputs = [
             node.name

@@ -1,4 +1,4 @@
-"""Runs what may crash MXNet in a process of its own.
+"""Runs a function that may crash MXNet in a process of its own.
 
 MXNet ends the process on some damaged symbols and on some calls of operators. A command that may
 meet one forks before MXNet is loaded; the child does the work, and the parent says in one line
@@ -20,7 +20,7 @@ from tofu.uncaught import BAD_INPUT
 
 __all__ = ["isolated"]
 
-_ENDED = b"."  # what the child writes before it ends of its own accord
+_ENDED = b"."  # the child writes it before it ends of its own accord
 
 
 def isolated(run: Callable[[], None], crashed: str) -> None:
@@ -30,7 +30,7 @@ def isolated(run: Callable[[], None], crashed: str) -> None:
 
     Args:
         run: the function.
-        crashed: what to say if the process does not end by itself; "{}" becomes the cause.
+        crashed: the message if the process does not end by itself; "{}" becomes the cause.
 
     Raises:
         ConfigError: the process was ended by a signal or by MXNet.
@@ -65,7 +65,7 @@ def isolated(run: Callable[[], None], crashed: str) -> None:
 
 
 def _serve(run: Callable[[], None], writer: int) -> None:
-    """The child: run the function and end, without what the parent does at its own end."""
+    """Run the function in the child and end, without the parent's own clean-up."""
     code = 1
     try:
         run()

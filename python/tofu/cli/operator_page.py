@@ -56,14 +56,14 @@ def operator_text(name: str, operators: Sequence[Document]) -> str:
         )
     lines = [_head(own, document, description.location), "", description.source.text(), ""]
     calls = [(case, call) for case in cases.get(own, []) for call in [call_of(case)] if call]
-    found = []
+    analyses = []
     for case, call in calls:
         analysis = analyze(description, call.ins, call.outs, attributes=call.attrs)
-        found.append((len(analysis.strategies), case.name, call, analysis))
-    if not found:
+        analyses.append((len(analysis.strategies), case.name, call, analysis))
+    if not analyses:
         reason = "no example call is known" if document is None else document["reason"]
         return "\n".join([*lines, f"No strategies to show: {reason}"]) + "\n"
-    _, _, call, analysis = max(found, key=lambda each: each[0])
+    _, _, call, analysis = max(analyses, key=lambda each: each[0])
     lines += [_example(call, analysis), "", "Index variables:"]
     words = [
         (name, description.words(name), _words(extent, analysis))

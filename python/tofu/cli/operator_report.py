@@ -69,8 +69,8 @@ def _record(verdicts: Iterable[Verdict], seed: int, quick: bool) -> None:
         proven = v.checked and not v.false
         mark = {"fingerprint": fingerprint(calls), "seed": seed, "checked": v.checked}
         mark.update({"quick": True} if quick else {})
-        found = {"missing": len(v.missing), "explained": len(v.explained)}
-        mark.update({kind: number for kind, number in found.items() if number})
+        counts = {"missing": len(v.missing), "explained": len(v.explained)}
+        mark.update({kind: number for kind, number in counts.items() if number})
         results[v.op] = mark if proven else {}
     write_record(results)
 

@@ -48,17 +48,17 @@ def ops(form: str, script: Optional[str], operator: Optional[str], args: tuple[s
     from tofu.verify.inventory.cache import cached_inventory
 
     try:
-        found = cached_inventory()
+        inventory = cached_inventory()
     except IMPORT_ERRORS as error:
         raise unusable("tofu ops", error) from error
     if script is not None:
-        text = _used(script, [*filter(None, [operator]), *args], found)
+        text = _used(script, [*filter(None, [operator]), *args], inventory)
     elif operator is not None:
         from tofu.cli.operator_page import operator_text
 
-        text = operator_text(operator, found)
+        text = operator_text(operator, inventory)
     else:
-        text = ops_text(found, form)
+        text = ops_text(inventory, form)
     click.echo(text, nl=False)
 
 

@@ -267,15 +267,15 @@ def tell_misplaced(context: click.Context, target: str, args: Sequence[str]) -> 
         if isinstance(option, click.Option)
         for name in option.opts
     }
-    found = [
+    misplaced = [
         arg
         for arg in args
         for option in [own.get(arg.partition("=")[0])]
         if arg.startswith("--") and option is not None and not _is_given(context, option)
     ]
-    if found:
+    if misplaced:
         click.echo(
-            f"tofu: the script gets {' and '.join(found)}, which {target} precedes; to give it "
+            f"tofu: the script gets {' and '.join(misplaced)}, which {target} precedes; to give it "
             f"to tofu, put it before {target}",
             err=True,
         )

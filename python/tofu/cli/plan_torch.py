@@ -78,23 +78,23 @@ def plan_module(
     loading = torch_module("loading", "tofu plan --mesh")
     planning = torch_module("planning", "tofu plan --mesh")
     model, args, kwargs = loading.load(target)
-    found = planning.plan(
+    plan = planning.plan(
         model, args, kwargs, mesh=mesh, optimizer=optimizer, options=options, name=target
     )
-    names = explained_names([found.problem], explain)[0] if explain else []
-    told = [explaining.explain(found.problem, found.details, name) for name in names]
+    names = explained_names([plan.problem], explain)[0] if explain else []
+    explanations = [explaining.explain(plan.problem, plan.details, name) for name in names]
     if form == "json":
-        document = json.loads(found.to_json())
-        more = {"explanations": [each.document for each in told]} if told else {}
+        document = json.loads(plan.to_json())
+        more = {"explanations": [each.document for each in explanations]} if explanations else {}
         click.echo(json.dumps({**document, **more}))
     elif form == "python":
-        click.echo(found.to_python(), nl=False)
+        click.echo(plan.to_python(), nl=False)
     elif form == "html":
-        sections = [section for each in told for section in each.sections]
-        click.echo(render_html(found.details, sections, graph=found.graph))
-    elif told:
-        click.echo("\n".join(each.to_text() for each in told), nl=False)
+        sections = [section for each in explanations for section in each.sections]
+        click.echo(render_html(plan.details, sections, graph=plan.graph))
+    elif explanations:
+        click.echo("\n".join(each.to_text() for each in explanations), nl=False)
     elif peak:
-        click.echo(render_peak(found.details, everything=everything), nl=False)
+        click.echo(render_peak(plan.details, everything=everything), nl=False)
     else:
-        click.echo(found.to_text(everything=everything), nl=False)
+        click.echo(plan.to_text(everything=everything), nl=False)

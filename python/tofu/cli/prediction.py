@@ -31,7 +31,7 @@ def step_predictor(
     kind = fetch or ("plain" if described.is_gpu else "multifetch")
 
     def predict(problem: Problem, plan: Plan) -> float:
-        found = plan.in_graph(problem.table)
-        return simulate_plan(found, described, fetch=kind).step_seconds
+        fitted = plan.in_graph(problem.table)
+        return simulate_plan(fitted, described, fetch=kind).step_seconds
 
     return predict

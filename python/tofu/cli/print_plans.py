@@ -76,14 +76,14 @@ def plan_and_print(problems: Sequence[Problem], wish: Wish, output: Output) -> N
     explained = explained_names(problems, output.explain)
     pins = _shared_out(problems, wish.options)
     texts: list[str] = []
-    found: list[Plan] = []
+    plans: list[Plan] = []
     known: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
     for number, problem in enumerate(problems):
         pinned = dataclasses.replace(wish.options, pins=pins[number])
         own = dataclasses.replace(wish, options=_following(problem, pinned, known))
-        taken = _taken_bytes(problem, found)
+        taken = _taken_bytes(problem, plans)
         problem, plan = plan_problem(problem, own, taken_bytes=taken)
-        found.append(plan)
+        plans.append(plan)
         known.update({name: plan for name in _parameters(problem) if name not in known})
         names = explained_in(problem, output.explain, explained[number])
         texts.append(_told(problem, plan, names, wish, output))
@@ -180,20 +180,20 @@ def _with_names(problem: Problem, plan: Plan) -> Plan:
 
 
 def _render(
-    plan: Plan, found: Sequence[explaining.Explanation], output: Output, graph: _core.Graph
+    plan: Plan, explanations: Sequence[explaining.Explanation], output: Output, graph: _core.Graph
 ) -> str:
     if output.form == "html":
-        sections = [section for each in found for section in each.sections]
+        sections = [section for each in explanations for section in each.sections]
         before, after = output.command
         command = f"{before} --workers {plan.workers}", after
         return render_html(plan, sections, graph=graph, command=command)
     if output.form == "json":
-        if not found:
+        if not explanations:
             return plan.to_json()
-        told = [explanation.document for explanation in found]
-        return json.dumps({**plan.document(), "explanations": told})
-    if found:
-        return "\n".join(explanation.to_text() for explanation in found)
+        documents = [explanation.document for explanation in explanations]
+        return json.dumps({**plan.document(), "explanations": documents})
+    if explanations:
+        return "\n".join(explanation.to_text() for explanation in explanations)
     if output.layers:
         return render_layers(plan)
     if output.peak:

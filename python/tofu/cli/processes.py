@@ -174,8 +174,8 @@ class _Group:
             for each in self._processes:
                 status = each.process.poll()
                 if status:
-                    told = f"tofu: {each.name} {_describe(status)}; ending the others"
-                    click.echo(told, err=True)
+                    message = f"tofu: {each.name} {_describe(status)}; ending the others"
+                    click.echo(message, err=True)
                     return status if status > 0 else 128 - status
             workers = (each.process for each in self._processes if each.role == "worker")
             if all(process.poll() is not None for process in workers):
@@ -220,17 +220,17 @@ def _free_port() -> int:
 
 def _devices(count: int, environ: Mapping[str, str]) -> list[dict[str, str]]:
     """The variable that gives each process GPUs of its own; nothing on CPUs."""
-    found = _gpus(environ)
-    if environ.get("TOFU_DEVICE") == "cpu" or (not found and environ.get("TOFU_DEVICE") != "gpu"):
+    gpus = _gpus(environ)
+    if environ.get("TOFU_DEVICE") == "cpu" or (not gpus and environ.get("TOFU_DEVICE") != "gpu"):
         return [{}] * count
-    each = int(environ.get("TOFU_WORKERS") or len(found) // count)
+    each = int(environ.get("TOFU_WORKERS") or len(gpus) // count)
     needed = max(each, 1) * count
-    if each * count > len(found) or not each:
+    if each * count > len(gpus) or not each:
         raise ConfigError(
             f"--processes {count}: they need {needed} GPUs, one for each worker, and there are "
-            f"{len(found)}; use fewer processes or --workers, or --device cpu"
+            f"{len(gpus)}; use fewer processes or --workers, or --device cpu"
         )
-    shares = [found[task * each : (task + 1) * each] for task in range(count)]
+    shares = [gpus[task * each : (task + 1) * each] for task in range(count)]
     return [{"CUDA_VISIBLE_DEVICES": ",".join(share)} for share in shares]
 
 

@@ -1,4 +1,4 @@
-"""``tofu show`` and ``tofu diff``: what saved plans hold, and how two of them differ."""
+"""``tofu show`` and ``tofu diff``: print saved plans, and the differences of two."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def diff(everything: bool, workers: Optional[int], form: str, first: str, second
 
 def _plans(path: str, workers: Optional[int]) -> list[Plan]:
     plans = plan_file.read(Path(path)).read_plans()
-    found = [plan for plan in plans if workers in (None, plan.workers)]
-    if not found:
+    fitting = [plan for plan in plans if workers in (None, plan.workers)]
+    if not fitting:
         held = ", ".join(sorted({str(plan.workers) for plan in plans}))
         raise ConfigError(f"{path}: no plan for {workers} workers, only for {held}")
-    return found
+    return fitting
 
 
 def _one_each(first: str, second: str, workers: Optional[int]) -> tuple[Plan, Plan]:

@@ -70,13 +70,13 @@ def simulate(
     from tofu.simulate.render import render_json, render_text
 
     described = read_machine(machine)
-    found = models.find(model)
+    network = models.find(model)
     os.environ.pop("TOFU_PLAN", None)
     # Nothing runs, so there may be fewer GPUs here than workers.
     if workers is None and described.is_gpu:
         workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
     config = switch_on(machine=machine, workers=workers, device="cpu", **given)
-    problem = from_model(found.name, batch_size=batch_size, optimizer=_update(optimizer))
+    problem = from_model(network.name, batch_size=batch_size, optimizer=_update(optimizer))
     check_devices(problem.workers, described)
     from tofu.simulate.simulation import simulate_plan
 
@@ -90,7 +90,7 @@ def simulate(
     searched = search_problem(problem, options, fetch=fetch)
     simulation = simulate_plan(searched.plan, described, fetch=fetch)
     render = render_json if form == "json" else render_text
-    text = render(simulation, model=found.name, batch_size=batch_size or found.batch_size)
+    text = render(simulation, model=network.name, batch_size=batch_size or network.batch_size)
     click.echo(text, nl=False)
 
 

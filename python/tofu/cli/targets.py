@@ -79,12 +79,12 @@ class Target:
         return cls(lambda k, batch: dataclasses.replace(of_script(), workers=k), False)
 
     def recomputing(self) -> Target:
-        """The same with as few activations as possible: the others are computed again."""
+        """The target with as few activations as possible: the others are computed again."""
 
         def problem(workers: int, batch: Optional[int]) -> Problem:
-            found = self.problem(workers, batch)
-            again = recomputed(found.table).table
-            return found if again is found.table else found.replaced(again)
+            plain = self.problem(workers, batch)
+            again = recomputed(plain.table).table
+            return plain if again is plain.table else plain.replaced(again)
 
         return dataclasses.replace(self, problem=problem)
 

@@ -165,9 +165,9 @@ def _time(microseconds: float) -> str:
 def _missing(seen: int, skip: int, steps: int) -> str:
     if seen >= skip + steps:
         return "no partitioned block ran in the profiled steps; TOFU_STRICT=1 tells why"
-    found = f"{seen} training step{'s' * (seen != 1)}" if seen else "no training step"
+    steps_seen = f"{seen} training step{'s' * (seen != 1)}" if seen else "no training step"
     return (
-        f"it ended after {found}; expected {skip + steps} calls of gluon.Trainer.step (--skip "
+        f"it ended after {steps_seen}; expected {skip + steps} calls of gluon.Trainer.step (--skip "
         f"{skip}, --steps {steps})"
     )
 
