@@ -11,7 +11,30 @@ import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["csv_table", "html_page", "line", "table"]
+__all__ = ["PALETTE", "csv_table", "html_page", "line", "table"]
+
+# The colours of every page and picture, by day and by night.
+PALETTE = """:root {
+  color-scheme: light dark;
+  --back: #fff; --text: #1d2430; --faint: #5d6675; --line: #d9dee6; --panel: #f5f7fa;
+  --accent: #2f6fd0; --fixed: #9aa7b8; --other: #b4472e; --good: #1d7a3e;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --back: #14181f; --text: #e6eaf0; --faint: #9ba6b5; --line: #2d3542; --panel: #1c222c;
+    --accent: #6ea4f4; --fixed: #5c6879; --other: #f0917a; --good: #6fcf91;
+  }
+}
+"""
+_STYLE = """body { margin: 0 auto; padding: 1rem 1.25rem 3rem; max-width: 88rem;
+  background: var(--back); color: var(--text); font: 15px/1.45 system-ui, sans-serif; }
+h1 { font-size: 1.35rem; overflow-wrap: anywhere; } .wide { overflow-x: auto; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { text-align: left; padding: .22rem 1.4rem .22rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: top; }
+td { font-variant-numeric: tabular-nums; } li { color: var(--faint); }
+svg { max-width: 100%; height: auto; }
+"""
 
 
 def table(
@@ -65,8 +88,9 @@ def html_page(
     name = html.escape(title)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{name}</title><style>body{{font:14px sans-serif;margin:2em}}"
-        "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}</style></head>\n"
-        f"<body><h1>{name}</h1>\n{picture}<table><tr>{cells('th', header)}</tr>\n{body}\n</table>\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{name}</title><style>{PALETTE}{_STYLE}</style></head>\n"
+        f"<body><h1>{name}</h1>\n{picture}<div class='wide'><table>"
+        f"<tr>{cells('th', header)}</tr>\n{body}\n</table></div>\n"
         f"{f'<ul>{listed}</ul>' if listed else ''}</body></html>\n"
     )

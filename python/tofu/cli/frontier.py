@@ -29,7 +29,7 @@ from tofu.cli.prediction import step_predictor
 from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes
 from tofu.errors import PlanError
-from tofu.planner.frontier import Point, frontier, turning_point, unbeaten
+from tofu.planner.frontier import Point, changed, frontier, turning_point, unbeaten
 from tofu.planner.frontier_picture import draw
 from tofu.planner.rivals import rivals_of
 from tofu.planner.saving import save_plan
@@ -183,7 +183,10 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
             "target": target,
             "workers": kept[0].plan.workers,
             "complete": any(point.is_proven for point in points),
-            "frontier": [_record(point, turning) for point in kept],
+            "frontier": [
+                {**_record(point, turning), "changes": changed(before, point) if before else ""}
+                for before, point in zip([None, *kept], kept)
+            ],
             "rivals": [_record(point, None) for point in rivals],
         }
         return json.dumps(document, indent=1) + "\n"
@@ -191,7 +194,10 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
         return draw(target, kept, rivals, turning)
     header, rows = _rows(kept, rivals, turning)
     if form == "html":
-        picture = draw(target, kept, rivals, turning)
+        picture = draw("", kept, rivals, turning)
+        changes = ["", *map(changed, kept, kept[1:]), *[""] * len(rivals)]
+        rows = [(*row, change) for row, change in zip(rows, changes)]
+        header = (*header, "changes against the plan above")
         return html_page(f"Frontier of {target}", header, rows, picture=picture)
     lines = table(header, rows, right=(0, 1, 2))
     if any(point.is_proven for point in points):

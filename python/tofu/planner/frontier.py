@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from tofu.plans import Plan, Problem, SearchOptions
+from tofu.plans.names import readable
 from tofu.plans.plan import format_bytes
 from tofu.plans.progress import stage
 
@@ -21,7 +22,7 @@ from .recomputation import Recomputation, recomputed
 from .search import plan_frontier
 from .sweep import Measure, Outcome, Trial, sweep
 
-__all__ = ["Point", "frontier", "turning_point", "unbeaten"]
+__all__ = ["Point", "changed", "frontier", "turning_point", "unbeaten"]
 
 _LEVELS = 4  # of recomputation, between none and all
 
@@ -158,3 +159,20 @@ def turning_point(kept: Sequence[Point]) -> Optional[Point]:
         return (first.cost - point.cost) / cost - spent
 
     return max(kept[1:-1], key=below)
+
+
+def changed(before: Point, after: Point) -> str:
+    """How a plan differs from another one of the same net: the tensors that it cuts otherwise."""
+    known = {(tensor.node, tensor.output): tensor.cuts for tensor in before.plan.tensors}
+    other = [
+        tensor
+        for tensor in after.plan.tensors
+        if known.get((tensor.node, tensor.output), tensor.cuts) != tensor.cuts
+    ]
+    if not other:
+        return "computes other activations again" if after.problem is not before.problem else ""
+    largest = max(other, key=lambda tensor: tensor.bytes)
+    count = f"{len(other)} tensors are" if len(other) > 1 else "1 tensor is"
+    cuts = " ".join("-" if cut < 0 else str(cut) for cut in largest.cuts)
+    named = f"{readable(largest.node)} ({format_bytes(largest.bytes)}): {cuts}"
+    return f"{count} cut otherwise, {'the largest, ' * (len(other) > 1)}{named}"

@@ -226,5 +226,30 @@ def test_pictures_and_pages_are_whole():
     assert text[2].endswith("a plan (turning point)") and text[-1].endswith("spartan")
 
 
+def test_ticks_are_round_and_rivals_far_away_are_only_named():
+    points = [made(10 * MIB, 90, seconds=0.07), made(20 * MIB, 50, seconds=0.05),
+              made(900 * MIB, 80, "far", seconds=0.06, is_rival=True)]  # fmt: skip
+    tree = ElementTree.fromstring(render("net", points, "svg"))
+    texts = {e.text for e in tree.iter() if e.tag.endswith("}text")}
+    assert {"10 MiB", "15 MiB", "20 MiB", "50 ms", "60 ms", "70 ms"} <= texts
+    assert "far: 900.0 MiB, 60.000 ms" in texts
+    assert len([e for e in tree.iter() if e.tag.endswith("}circle")]) == 2
+
+
+def test_a_page_says_what_a_plan_changes():
+    def plan(cuts):
+        found = document(total_bytes=cuts[1] + 10, lower_bound_bytes=1,
+                         bytes_per_worker={"parameters": 30 - cuts[1]})  # fmt: skip
+        tensor = next(each for each in found["tensors"] if len(each["shape"]) == 2)
+        tensor["cuts"] = cuts
+        return Point("a plan", Plan.from_json(json.dumps(found)))
+
+    points = [plan([0, 1]), plan([0, 0])]
+    page = render("net", points, "html")
+    assert "1 tensor is cut otherwise, " in page and ": 0 0</td>" in page
+    first, second = json.loads(render("net", points, "json"))["frontier"]
+    assert first["changes"] == "" and second["changes"].startswith("1 tensor is cut otherwise")
+
+
 def test_one_point_has_a_picture():
     assert "circle" in render("net", [made(10, 10)], "svg")

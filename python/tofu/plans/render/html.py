@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from tofu import _core
+from tofu.tables import PALETTE
 
 from ..plan import Plan
 from ..progress import stage
@@ -91,7 +92,7 @@ def _render(
         title=title,
         summaries=[(name, sentence(plan), summary(plan)) for name, plan in plans],
         sections=sections,
-        style=markupsafe.Markup((_PAGE / "page.css").read_text(encoding="utf-8")),
+        style=markupsafe.Markup(PALETTE + (_PAGE / "page.css").read_text(encoding="utf-8")),
         data=markupsafe.Markup(_in_script(data)),
         script=markupsafe.Markup(
             "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
