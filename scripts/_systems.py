@@ -58,6 +58,12 @@ class Comparison:
     largest_batch: int
 
 
+_PLAIN = (
+    "plain: workers copy, without MXNet's segments (MXNET_EXEC_BULK_EXEC_INFERENCE=0), where that is "
+    "faster\nthan multifetch. A default run on GPUs copies with segments, which is slower: systems.md."
+)
+
+
 def measure(
     comparison: Comparison, *, smoke: bool, known: Sequence[Row] = (), only: Sequence[str] = ()
 ) -> Iterator[Row]:
@@ -118,11 +124,13 @@ def to_json(comparison: Comparison, found: Sequence[Row], *, smoke: bool) -> dic
 def to_text(document: dict[str, Any]) -> str:
     """A table; everything in it is simulated."""
     header = (
-        "model", "system", "batch", "samples/s", "of ideal", "step", "compute", "fetch", "waiting",
-        "a device holds",
+        "model", "system", "workers read by", "batch", "samples/s", "of ideal", "step", "compute",
+        "fetch", "waiting", "a device holds",
     )  # fmt: skip
     lines = [f"{document['title']}, simulated on {document['machine']}", ""]
-    lines += table(header, list(_cells(document)), right=range(2, 10))
+    lines += table(header, list(_cells(document)), right=range(3, 11))
+    if any(row["system"] == "tofu" and row.get("fetch") == "plain" for row in document["rows"]):
+        lines += ["", _PLAIN]
     return "\n".join(lines) + "\n"
 
 
@@ -140,6 +148,7 @@ def _cells(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield (
             row["model"],
             LABELS[row["system"]],
+            row.get("fetch", "-") if row["system"] == "tofu" else "-",
             str(row["batch_size"]),
             rate,
             of_ideal,

@@ -20,15 +20,28 @@ from pathlib import Path
 from typing import Any
 
 import _soybean
-from _statements import check_statements
+from _statements import HOLDS, VERDICTS, check_statements, verdict
 from _systems import to_text
 from _training import progress
+
+from tofu.tables import PAGE_STYLE, PALETTE
 
 FOLDER = Path(__file__).resolve().parent
 SCRIPTS = (
     "table1", "table2", "table3", "figure8", "figure9", "figure10", "figure11",
-    "soybean", "soybean8", "soybean9", "soybean10",
+    "soybean", "soybean8", "soybean9", "soybean10", "tensoropt", "tensoropt7",
 )  # fmt: skip
+HEAD = "<tr><th>verdict</th><th>statement</th><th>found</th></tr>"
+STYLE = """pre { overflow-x: auto; background: var(--panel); border: 1px solid var(--line);
+  border-radius: 5px; padding: .7rem; font: 13px/1.4 ui-monospace, monospace; }
+.picture { background: #fff; border-radius: 5px; } img { max-width: 100%; height: auto; }
+h2 { font-size: 1.1rem; margin-top: 2rem; } .verdict { white-space: nowrap; font-weight: 600; }
+.holds { color: var(--good); } .differs { color: var(--other); }
+.not-measured, .unsaid { color: var(--faint); font-weight: 400; }
+"""
+WHOLE = ("table2",)  # of sizes alone: as quick without reduced models
+FAILED = "failed"
+UNSAID = "says nothing"  # a reduced model of a statement
 SYSTEMS = ("table3", "figure8", "figure9")  # of _systems.py
 SOYBEAN = ("soybean8", "soybean9", "soybean10")  # of _soybean.py
 
@@ -38,10 +51,10 @@ def run_all(output: Path, names: Sequence[str], *, smoke: bool) -> dict[str, str
     printed = {}
     for number in progress(len(names), "tables and figures"):
         name = names[number]
-        command = [sys.executable, str(FOLDER / f"{name}.py"), *["--smoke"] * smoke]
-        command += ["--output", str(output)]
+        command = [sys.executable, str(FOLDER / f"{name}.py"), "--output", str(output)]
+        command += ["--smoke"] * (smoke and name not in WHOLE)
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        failed = f"{name}.py failed: {(ran.stderr.splitlines() or ['no message'])[-1]}"
+        failed = f"{name}.py {FAILED}: {(ran.stderr.splitlines() or ['no message'])[-1]}"
         printed[name] = ran.stdout if ran.returncode == 0 else failed
         (output / f"{name}.txt").write_text(printed[name], encoding="utf-8")
     return printed
@@ -58,6 +71,8 @@ def read_texts(folder: Path) -> dict[str, str]:
             found[name] = to_text(json.loads(raw.read_text(encoding="utf-8")))
         elif raw.is_file() and name in SOYBEAN:
             found[name] = _soybean.to_text(json.loads(raw.read_text(encoding="utf-8")))
+        elif raw.is_file():
+            found[name] = f"The numbers beside the paper's are in {name.rstrip('7')}.md."
     return found
 
 
@@ -71,8 +86,12 @@ def page(folder: Path, printed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield "title", "The papers' tables and figures"
     reduced = any(document["reduced"] for document in documents.values())
     about = "reduced models, which say nothing of the statements" if reduced else "the full models"
-    lines = [f"{said}: **{found}**" for said, found in check_statements(documents)]
-    yield "statements", "\n".join([f"Simulated p2.8xlarge, {about}.", *lines])
+    found = list(check_statements(documents))
+    verdicts = [UNSAID if reduced else verdict(each) for _, each in found]
+    held = f"{verdicts.count(HOLDS)} of {len(found)} statements hold"
+    held = "No verdicts" if reduced else held
+    lines = [f"{each}|{said}|{why}" for each, (said, why) in zip(verdicts, found)]
+    yield "statements", "\n".join([f"{held}. Simulated p2.8xlarge, {about}.", *lines])
     for name, text in printed.items():
         yield "title", name
         if (folder / f"{name}.svg").is_file():
@@ -88,7 +107,8 @@ def to_markdown(parts: Sequence[tuple[str, str]]) -> str:
             lines += [f"{'#' if not lines else '##'} {content}", ""]
         elif kind == "statements":
             first, *rest = content.splitlines()
-            lines += [first, "", *(f"- {line}" for line in rest), ""]
+            lines += [first, "", "| verdict | statement | found |", "| --- | --- | --- |"]
+            lines += [*(f"| {' | '.join(line.split('|'))} |" for line in rest), ""]
         elif kind == "picture":
             lines += [f"![{content}]({content})", ""]
         else:
@@ -98,20 +118,33 @@ def to_markdown(parts: Sequence[tuple[str, str]]) -> str:
 
 def to_html(parts: Sequence[tuple[str, str]]) -> str:
     """The page as HTML, next to its pictures."""
-    lines = ["<!doctype html>", '<meta charset="utf-8">', f"<title>{parts[0][1]}</title>"]
+    lines = [
+        '<!doctype html><html lang="en"><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{PALETTE}{PAGE_STYLE}{STYLE}</style>",
+        f"<title>{parts[0][1]}</title>",
+    ]
     for kind, content in parts:
         safe = html.escape(content)
         if kind == "title":
             level = 1 if len(lines) == 3 else 2
             lines.append(f"<h{level}>{safe}</h{level}>")
         elif kind == "statements":
-            first, *rest = safe.replace("**", "").splitlines()
-            lines += [f"<p>{first}</p>", "<ul>", *(f"<li>{line}</li>" for line in rest), "</ul>"]
+            first, *rest = safe.splitlines()
+            lines += [f"<p>{first}</p>", '<div class="wide"><table>', HEAD]
+            lines += [_verdict_row(*line.split("|")) for line in rest]
+            lines.append("</table></div>")
         elif kind == "picture":
-            lines.append(f'<img src="{safe}" alt="{safe}">')
+            lines.append(f'<p class="picture"><img src="{safe}" alt="{safe}"></p>')
         else:
             lines.append(f"<pre>{safe}</pre>")
     return "\n".join(lines) + "\n"
+
+
+def _verdict_row(found: str, said: str, why: str) -> str:
+    kind = {each: each.replace(" ", "-") for each in VERDICTS}.get(found, "unsaid")
+    told = "" if why == HOLDS else why
+    return f'<tr><td class="verdict {kind}">{found}</td><td>{said}</td><td>{told}</td></tr>'
 
 
 def main() -> None:
@@ -133,6 +166,9 @@ def main() -> None:
     (folder / "paper.md").write_text(to_markdown(parts), encoding="utf-8")
     (folder / "paper.html").write_text(to_html(parts), encoding="utf-8")
     print(f"written: {folder / 'paper.md'}, {folder / 'paper.html'}")
+    failed = [name for name, text in printed.items() if text.startswith(f"{name}.py {FAILED}")]
+    if failed:
+        raise SystemExit("\n".join(printed[name] for name in failed))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["PALETTE", "csv_table", "html_page", "line", "table"]
+__all__ = ["PAGE_STYLE", "PALETTE", "csv_table", "html_page", "line", "table"]
 
 # The colours of every page and picture, by day and by night.
 PALETTE = """:root {
@@ -26,7 +26,8 @@ PALETTE = """:root {
   }
 }
 """
-_STYLE = """body { margin: 0 auto; padding: 1rem 1.25rem 3rem; max-width: 88rem;
+# What pages of tables look like.
+PAGE_STYLE = """body { margin: 0 auto; padding: 1rem 1.25rem 3rem; max-width: 88rem;
   background: var(--back); color: var(--text); font: 15px/1.45 system-ui, sans-serif; }
 h1 { font-size: 1.35rem; overflow-wrap: anywhere; } .wide { overflow-x: auto; }
 table { border-collapse: collapse; margin: 1rem 0; }
@@ -89,7 +90,7 @@ def html_page(
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{name}</title><style>{PALETTE}{_STYLE}</style></head>\n"
+        f"<title>{name}</title><style>{PALETTE}{PAGE_STYLE}</style></head>\n"
         f"<body><h1>{name}</h1>\n{picture}<div class='wide'><table>"
         f"<tr>{cells('th', header)}</tr>\n{body}\n</table></div>\n"
         f"{f'<ul>{listed}</ul>' if listed else ''}</body></html>\n"
