@@ -12,7 +12,7 @@ from . import random_nets
 from .random_nets import judge, supervise
 from .random_nets.draw import DIVIDING, HABITS, SMOOTH, WORKERS, draw
 from .random_nets.kinds import KINDS
-from .random_nets.spec import Input, Node, Spec, from_text
+from .random_nets.spec import TRAINERS, Input, Node, Spec, from_text
 
 NETS, SAMPLE, CHUNK = 1000, 40, 10  # seeds: of --full, of each run, of one test
 
@@ -61,7 +61,7 @@ def test_the_nets_are_of_every_kind(full):
     assert len(missing) <= (0 if full else 4), missing
     missing = {*SMOOTH, *DIVIDING} - {spec.optimizer[0] for spec in specs}
     assert len(missing) <= (0 if full else 2), missing
-    assert {habit for spec in specs for habit in spec.habits} == set(HABITS)
+    assert {habit for spec in specs for habit in spec.habits} == {*HABITS, TRAINERS}
     assert {spec.workers for spec in specs} == set(WORKERS)
     assert {spec.dtype for spec in specs} == {"float32", "float64"}
     assert {len(s) for spec in specs for s in (i.shape for i in spec.inputs)} == {1, 2, 3, 4}

@@ -11,7 +11,7 @@ import mxnet as mx
 
 from .build import Net
 from .kinds import KINDS, Kind, Shape
-from .spec import Input, Node, Spec
+from .spec import TRAINERS, Input, Node, Spec
 
 WORKERS = (2, 3, 4, 6, 8)
 BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 8, 12, 12)
@@ -248,6 +248,9 @@ def _script(rng: random.Random, seed: int, drawer: _Drawer, outputs: list[int]) 
     last = rng.choice((drawer.batch,) * 3 + (max(1, drawer.batch - 1),))
     static = rng.random() < 0.3
     habits = tuple(h for h in HABITS if rng.random() < 0.15)
+    # Drawn by itself, so that the nets stay what they were before there was this habit.
+    if random.Random(f"trainers {seed}").random() < 0.15:
+        habits += (TRAINERS,)
     return Spec(
         inputs=tuple(drawer.inputs),
         nodes=tuple(drawer.nodes),

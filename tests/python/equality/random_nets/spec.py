@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+TRAINERS = "two trainers"  # a habit: each trains half of the parameters
+
 
 @dataclasses.dataclass(frozen=True)
 class Input:

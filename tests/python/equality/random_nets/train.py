@@ -11,7 +11,7 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from .build import Net, build, disturbed
-from .spec import Spec
+from .spec import TRAINERS, Spec
 
 Arrays = dict[str, np.ndarray]
 
@@ -70,6 +70,19 @@ def train(
     return script.result
 
 
+def trainers(spec: Spec, parameters: Sequence[Any]) -> list[gluon.Trainer]:
+    """The Trainers of a script: one, or two that share the trained parameters.
+
+    parameters: all of them, in a Trainer's order.
+    """
+    name, options = spec.optimizer
+    trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
+    shares = [trained[::2], trained[1::2]]
+    if TRAINERS not in spec.habits or not all(shares):
+        shares = [parameters]
+    return [gluon.Trainer(share, name, dict(options)) for share in shares]
+
+
 class _Script:
     """A net, its Trainer, and what they have computed so far."""
 
@@ -81,8 +94,7 @@ class _Script:
             for parameter in self.net.collect_params().values():
                 if parameter.grad_req != "null":
                     parameter.grad_req = "add"
-        name, options = spec.optimizer
-        self.trainer = gluon.Trainer(self.net.collect_params(), name, dict(options))
+        self.trainers = trainers(spec, list(self.parameters().values()))
         if "predict first" in spec.habits:
             self.predict(0, "first")
 
@@ -116,7 +128,8 @@ class _Script:
         for i, array in enumerate(inputs):
             if array.grad is not None:
                 result.keep(f"step {step} gradient of input {i}", array.grad)
-        self.trainer.step(spec.batches[step])
+        for trainer in self.trainers:
+            trainer.step(spec.batches[step])
         if self.traced:
             result.after.append(self.values())
         if "add gradients" in spec.habits:
@@ -209,7 +222,7 @@ def replay(spec: Spec, result: Result, dtype: str) -> list[Arrays]:
         value = result.before[0][name]
         parameters[name] = gluon.Parameter(name, shape=value.shape, dtype=dtype)
         parameters[name].initialize(mx.init.Zero())
-    trainer = gluon.Trainer(list(parameters.values()), spec.optimizer[0], dict(spec.optimizer[1]))
+    those = trainers(spec, list(parameters.values()))
     found = []
     for step, batch in enumerate(spec.batches):
         for name, parameter in parameters.items():
@@ -217,7 +230,8 @@ def replay(spec: Spec, result: Result, dtype: str) -> list[Arrays]:
             with autograd.record():
                 product = parameter.data() * 1
             product.backward(mx.nd.array(result.gradients[step][name], dtype=dtype))
-        trainer.step(batch)
+        for trainer in those:
+            trainer.step(batch)
         found.append({name: p.data().asnumpy() for name, p in parameters.items()})
     return found
 
