@@ -56,8 +56,8 @@ def run_processes(line: Sequence[str], count: int, servers: int, environ: Mappin
         ConfigError: there are fewer GPUs than the processes need.
     """
     common = {
-        **environ,
         **server_process.HEARTBEATS,
+        **environ,
         "DMLC_PS_ROOT_URI": _HOST,
         "DMLC_PS_ROOT_PORT": str(_free_port()),
         "DMLC_NODE_HOST": _HOST,

@@ -11,6 +11,7 @@ import mxnet as mx
 import pytest
 from mxnet import autograd, gluon
 
+import tofu.gluon
 from tofu.errors import GradientError
 from tofu.gluon.session.session import active
 from tofu.gluon.training.gradients import Gradients
@@ -467,3 +468,26 @@ def test_memory_of_a_run():
     trained, asked = map(int, found.stdout.split()[-2:])
     assert 2 * 128 <= trained < 2.7 * 128
     assert 0.9 * 128 < asked < 1.3 * 128
+
+
+def bias_gradients(frozen):
+    net = make_net()
+    net(data())
+    for name, parameter in net.collect_params().items():
+        if frozen and name.endswith("weight"):
+            parameter.grad_req = "null"
+    with autograd.record():
+        loss = (net(data()) ** 2).mean()
+    loss.backward()
+    return [p.grad().asnumpy() for name, p in net.collect_params().items() if name.endswith("bias")]
+
+
+def test_a_bias_is_trained_beside_a_frozen_weight():
+    """Plain MXNet 1.9.1 gives a dense layer's bias a gradient of 0 then."""
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    try:
+        assert_same(bias_gradients(frozen=True), plainly(bias_gradients, False), rounded=True)
+    finally:
+        tofu.gluon.disable()
+    (*_, last) = bias_gradients(frozen=True)
+    assert not last.any()

@@ -63,6 +63,7 @@ def connecting(original: Callable[..., int]) -> Callable[..., int]:
             with watchdog.waiting(f"the other processes to start ({server_process.address()})"):
                 status = original(name, handle)
                 if status == 0:
+                    _leaving()
                     _tell_rank(handle._obj)  # what byref() refers to
         finally:
             watchdog.stop()
@@ -110,7 +111,7 @@ class Cluster:
                 "connects once. Give all Trainers the same kvstore object, or the same name"
             )
         self.watchdog = heartbeats.Watchdog("a worker process", limit_s)
-        self._script = exit_status.Script()
+        self._leaving = _leaving()
         try:
             with self.watchdog.waiting("the other processes to start"):
                 self.kvstore: Any = connect()
@@ -121,10 +122,8 @@ class Cluster:
         self.size = int(self.kvstore.num_workers)
         self.has_optimizer = False
         self._keys = _FIRST_KEY
-        self._status: Any = 0
         self.watchdog.name = f"worker process {self.rank} of {self.size}"
         self.watchdog.dead = lambda: heartbeats.dead_processes(self.kvstore, "worker")
-        sys.excepthook = self._failing(sys.excepthook)
         atexit.register(self._end)
         _connection = self
 
@@ -197,28 +196,9 @@ class Cluster:
             value = value.copy()
         self.kvstore.pushpull(key, value, out=list(outs), priority=priority)
 
-    def _failing(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """sys.excepthook, after which the process does not wait for the others."""
-
-        def hook(*args: Any) -> None:
-            self._status = heartbeats.FAILED
-            try:
-                original(*args)
-            except SystemExit as error:
-                self._status = error.code
-                raise
-
-        return hook
-
     def _end(self) -> None:
         """At exit: wait for the others while heartbeats are still watched."""
-        status = self._status or self._script.status()
-        if status:
-            # MXNet would wait for processes that wait for this one.
-            for stream in (sys.stdout, sys.stderr):
-                if stream is not None:
-                    stream.flush()
-            os._exit(status if isinstance(status, int) else heartbeats.FAILED)
+        self._leaving.end_if_failed()
         with self.watchdog.waiting("the other processes to end", limited=False):
             self.kvstore._barrier()
         self.watchdog.stop()
@@ -232,6 +212,42 @@ class Cluster:
         check_call(_LIB.MXKVStoreFree(self.kvstore.handle))
         self.kvstore.handle = None
         last.cancel()
+
+
+class _Leaving:
+    """Ends a connected process that fails at once: MXNet would wait for others that wait for it."""
+
+    def __init__(self) -> None:
+        self._script = exit_status.Script()
+        self._status: Any = 0
+        sys.excepthook = self._failing(sys.excepthook)
+        atexit.register(self.end_if_failed)
+
+    def _failing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def hook(*args: Any) -> None:
+            self._status = heartbeats.FAILED
+            try:
+                original(*args)
+            except SystemExit as error:
+                self._status = error.code
+                raise
+
+        return hook
+
+    def end_if_failed(self) -> None:
+        """At exit: end the process with its status if that is not 0."""
+        status = self._status or self._script.status()
+        if status:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            os._exit(status if isinstance(status, int) else heartbeats.FAILED)
+
+
+@functools.lru_cache(maxsize=1)
+def _leaving() -> _Leaving:
+    """The process's."""
+    return _Leaving()
 
 
 def wait_for(arrays: Iterable[Any]) -> None:

@@ -1,0 +1,134 @@
+"""A fault of any process of distributed training, at any stage, ends all with a clear error."""
+
+import contextlib
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from .test_distributed import environment
+
+FILE = pathlib.Path(__file__).with_name("faulty_script.py")
+STAGES = ("start", "first", "step", "save", "end")
+LIMITS = {"TOFU_TIMEOUT": "8", "PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "5"}
+START_S = 120  # until a stage is reached, on a machine that does other things as well
+END_S = 60  # from the fault until nothing is left
+LAUNCH = [sys.executable, "-m", "tofu", "run", "--processes=2", "--servers=1", "--workers=2"]
+NAMESPACE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+
+# For each fault: what some line of the output says. A worker process has no rank at the start.
+WORKER = r"tofu: (worker process \d|a worker process \(pid \d+\)) "
+SILENT = (
+    r"tofu: (a worker process|scheduler|server|worker process \d of 2), waiting for .*nothing for|"
+    r"tofu: scheduler: no heartbeat from worker process \d for 5 s"
+)
+FAULTS = {
+    ("worker", "killed"): WORKER + "was ended by SIGKILL; ending the others",
+    ("worker", "stopped"): SILENT,
+    ("worker", "exits"): WORKER + "ended with exit status 3; ending the others",
+    ("worker", "raises"): WORKER + "ended with exit status 1; ending the others",
+    ("worker", "memory"): WORKER + "ended with exit status 1; ending the others",
+    ("server", "killed"): "tofu: server was ended by SIGKILL; ending the others",
+    ("server", "exits"): "tofu: server was ended by SIGTERM; ending the others",
+    ("server", "stopped"): "waiting for .*nothing for 8 s|no heartbeat from server process 0 for 5",
+    ("server", "memory"): "tofu: server (was ended by|ended with)",
+    ("scheduler", "killed"): "tofu: scheduler was ended by SIGKILL; ending the others",
+    ("scheduler", "exits"): "tofu: scheduler was ended by SIGTERM; ending the others",
+    ("scheduler", "stopped"): "waiting for .*nothing for 8 s|no heartbeat from the scheduler for 5",
+    ("launcher", "killed"): "",
+    ("launcher", "exits"): "",
+    ("launcher", "interrupted"): "",
+    ("network", "gone"): "waiting for .*nothing for 8 s|no heartbeat from .* for 5 s",
+}
+SAMPLE = {("worker", "exits", "first"), ("worker", "stopped", "step"), ("network", "gone", "save")}
+
+
+def cases():
+    for (role, fault), text in FAULTS.items():
+        # A server that has its values takes no more memory.
+        for stage in STAGES[:2] if (role, fault) == ("server", "memory") else STAGES:
+            marks = [] if (role, fault, stage) in SAMPLE else [pytest.mark.whole]
+            yield pytest.param(role, fault, stage, text, marks=marks, id=f"{role}-{fault}-{stage}")
+
+
+def members(session):
+    """The living processes of a session, with their command lines."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError, IndexError):
+            if entry.name.isdecimal():
+                state, _, _, own = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:4]
+                line = entry.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if int(own) == session and state != "Z":
+                    found[int(entry.name)] = line
+    return found
+
+
+def process_of(session, role):
+    """The server or the scheduler."""
+    return next(pid for pid, line in members(session).items() if f"parameter_server {role}" in line)
+
+
+def cause(session, role, fault, worker):
+    """Let a process other than a worker process meet a fault."""
+    if role == "network":
+        down = ["nsenter", "--net", "--target", str(worker), "ip", "link", "set", "lo", "down"]
+        subprocess.run(down, check=True)
+        return
+    pid = session if role == "launcher" else process_of(session, role)
+    if fault == "memory":
+        resource.prlimit(pid, resource.RLIMIT_AS, (2**20, 2**20))
+    else:
+        number = {"killed": "KILL", "exits": "TERM", "stopped": "STOP", "interrupted": "INT"}[fault]
+        os.kill(pid, signal.Signals[f"SIG{number}"])
+
+
+def wait_until(condition, seconds):
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.1)
+    return condition()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("role", "fault", "stage", "text"), list(cases()))
+def test_all_end_soon_with_an_error(tmp_path, role, fault, stage, text):
+    line = [*LAUNCH, str(FILE), str(tmp_path), stage, fault if role == "worker" else "elsewhere"]
+    if role == "network":
+        if os.geteuid() or not shutil.which("ip") or not shutil.which("nsenter"):
+            pytest.skip("network namespaces need root, ip and nsenter")
+        line = [*NAMESPACE, *line]
+    told = tmp_path / "told"
+    with told.open("w") as out:
+        launcher = subprocess.Popen(
+            line,
+            cwd=tmp_path,
+            env=environment(**LIMITS),
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        reached = tmp_path / "reached"
+        if role != "worker":
+            assert wait_until(reached.exists, START_S), told.read_text()
+            cause(launcher.pid, role, fault, reached.read_text())
+            (tmp_path / "done").touch()
+        ended = wait_until(
+            lambda: launcher.poll() is not None and not members(launcher.pid),
+            END_S + (START_S if role == "worker" else 0),
+        )
+        assert ended, (members(launcher.pid), told.read_text())
+        assert launcher.returncode != 0, told.read_text()
+        assert re.search(text, told.read_text()), told.read_text()
+    finally:
+        for pid in members(launcher.pid):
+            os.kill(pid, signal.SIGKILL)
+        launcher.wait()
