@@ -90,7 +90,7 @@ def check(
                     f"tofu run {script} tells why"
                 )
     # With MXNet off: these modules need only NumPy.
-    from tofu.verify.script.compare_runs import compare, first_fault
+    from tofu.verify.script.compare_runs import compare, first_fault, first_unusual
 
     is_random, is_own = (any(ran[key] for ran in runs.values()) for key in ("random", "own"))
     for ran in runs.values():  # a fact that stays would be taken for a tensor
@@ -106,10 +106,15 @@ def check(
             "gluon.Trainer, after a call of a block under autograd.record()"
         )
     fault = first_fault(differences)
+    unusual = None if fault else first_unusual(differences)
     wrong: list[dict[str, Any]] = []
     if fault is not None or is_own:
         wrong = _wrong_operators(script, args)
-    verdict = "\n".join([_verdict(fault, differences, is_random), *map(_wrong_text, wrong)])
+    sentences = [_verdict(fault, differences, is_random), *map(_wrong_text, wrong)]
+    if unusual is not None:
+        command = [str(steps), script, *args]
+        sentences.append(_sensitivity(unusual, runs["float32", False], command))
+    verdict = "\n".join(sentences)
     is_fault = fault is not None or bool(wrong)
     if form == "json":
         document = {"format": "tofu-check", "version": 1, "fault": is_fault, "operators": wrong}
@@ -119,6 +124,33 @@ def check(
         click.echo("\n".join([*_table(differences, everything), "", verdict]))
     if is_fault:
         raise SystemExit(FAULT)
+
+
+def _sensitivity(unusual: Any, whole: dict[str, Any], command: Sequence[str]) -> str:
+    """Tell why a tensor differs more in float32 than rounding usually makes it.
+
+    It takes one more run, whole, with inputs that are changed by one rounding.
+    """
+    from tofu.verify.script.compare_runs import compare
+
+    with tempfile.TemporaryDirectory() as folder:
+        rounded = _run(Path(folder), command, "float32~", False, None)
+    tensors = {key: rounded[key] for key in whole if key in rounded}
+    place = unusual.step, unusual.kind, unusual.name
+    moved = compare((whole, tensors), (whole, tensors))
+    (own,) = (each.single for each in moved if (each.step, each.kind, each.name) == place)
+    told = (
+        f"at step {unusual.step} the {unusual.kind} {unusual.name} is the first that differs by "
+        f"more than usual in float32 ({unusual.single:.1e}); "
+    )
+    if 10 * own >= unusual.single:
+        return told + (
+            f"it differs as much ({own:.1e}) between two whole runs whose inputs are one rounding "
+            "(1e-7) apart: it depends on signs or orders of close values, as a ReLU at its edge"
+        )
+    return told + (
+        f"inputs that are one rounding (1e-7) apart change it by {own:.1e} in a whole run"
+    )
 
 
 def _wrong_operators(script: str, args: Sequence[str]) -> list[dict[str, Any]]:

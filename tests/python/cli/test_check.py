@@ -50,6 +50,49 @@ def test_scripts_that_cannot_be_checked(tmp_path):
     assert "train.py: it ended without a training step; expected one of gluon.Trainer" in line
 
 
+# Sums that cancel but for a rounding of float32: their signs depend on the order of the terms.
+EDGE = """
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+
+class Edge(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__(prefix="net_")
+        with self.name_scope():
+            self.first = gluon.nn.Dense(4, in_units=256, use_bias=False, weight_initializer="ones")
+            self.last = gluon.nn.Dense(8, in_units=4)
+    def hybrid_forward(self, F, x):
+        return self.last(F.sign(self.first(x)))
+
+net = Edge()
+net.initialize()
+net.hybridize()
+trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.0})
+values = np.random.RandomState(1).normal(size=(16, 256)).astype("float32")
+values[:, -1] -= values.sum(axis=1, dtype="float64").astype("float32")
+for step in range(1):
+    with autograd.record():
+        loss = (net(mx.nd.array(values)) ** 2).mean()
+    loss.backward()
+    trainer.step(16)
+"""
+
+
+def test_values_at_an_edge_are_explained(tmp_path):
+    pins = {"TOFU_PINS": "net_dense0_weight=1"}
+    (tmp_path / "train.py").write_text(EDGE)
+    line = ["-m", "tofu", "check", "--workers=4", "--steps=1", "train.py"]
+    ran = run_python(*line, cwd=tmp_path, **pins)
+    assert ran.returncode == 0, ran.stderr
+    verdict, told = ran.stdout.splitlines()[-2:]
+    assert verdict.startswith("rounding only: ")
+    assert told.startswith(
+        "at step 1 the output net[0] call 1 is the first that differs by more than usual in float32"
+    )
+    assert "it differs as much" in told and "one rounding (1e-7) apart" in told
+
+
 # Its output at c depends on all of the row, so only the batch may be split.
 CUSTOM = """
 import mxnet as mx

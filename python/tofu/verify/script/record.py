@@ -4,7 +4,8 @@
 
 With ``MXNET_GRAPH_PASS=tofu`` in the environment the script runs partitioned. OUT is an ``.npz``
 file: "STEP/KIND/NAME" -> array, in the order in which they were computed. With
-STEPS "1+" there are more if no block runs partitioned in the first.
+STEPS "1+" there are more if no block runs partitioned in the first. DTYPE "float32~" is float32
+with each step's inputs changed by one rounding.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-__all__ = ["GRAPHS", "KINDS", "OWN", "RANDOM", "STEPS", "Recorder", "main", "run_script"]
+__all__ = ["GRAPHS", "KINDS", "OWN", "RANDOM", "ROUNDED", "STEPS", "Recorder", "main", "run_script"]
 
 KINDS = ("output", "gradient", "weight")
 RANDOM = "random"  # whether operators draw random numbers
 OWN = "own"  # whether the user describes operators
 STEPS = "steps"  # number of steps; GRAPHS: number of partitioned graphs
 GRAPHS = "graphs"
+ROUNDED = "~"  # after a type: inputs change by one rounding
 _MOST_SERIAL = 3
 _SEED = 1
 
@@ -42,7 +44,7 @@ class Recorder:
 
     Args:
         steps: number of steps to record.
-        dtype: the data type in which to train.
+        dtype: the data type in which to train, with ROUNDED behind it or not.
         until_partitioned: whether to record more steps until a block runs partitioned. A block
             whose operators may draw random numbers runs serially at first.
 
@@ -58,7 +60,8 @@ class Recorder:
         self.graphs = 0
         self._more = _MOST_SERIAL if until_partitioned else 0
         self._steps = steps
-        self._dtype = dtype
+        self._dtype = dtype.rstrip(ROUNDED)
+        self._rounded = dtype.endswith(ROUNDED)
         self._step = 1
         self._depth = 0
         self._calls = 0
@@ -100,6 +103,8 @@ class Recorder:
             outermost = not self._depth
             if outermost and self._dtype != "float32" and isinstance(block, gluon.Block):
                 args = self._converted(block, args)
+            if outermost and self._rounded and autograd.is_recording() and not self._calls:
+                args = tuple(map(_rounded, args))
             self._depth += 1
             try:
                 results = original(block, *args)
@@ -144,6 +149,20 @@ class Recorder:
             return result
 
         return update
+
+
+def _rounded(argument: Any) -> Any:
+    """An array whose numbers, unless all are whole ones, have changed by one rounding or not."""
+    if not isinstance(argument, mx.nd.NDArray) or argument.dtype != np.float32:
+        return argument
+    values = argument.asnumpy()
+    if argument.grad is not None or not (values % 1).any():  # whole: such as labels and words
+        return argument
+    changed = np.random.RandomState(_SEED).random_sample(values.shape) < 0.5
+    with autograd.pause():
+        rounded = argument.copy()
+        rounded[:] = np.where(changed, np.nextafter(values, np.float32(np.inf)), values)
+    return rounded
 
 
 def _arrays(output: Any) -> list[Any]:
