@@ -164,13 +164,13 @@ class PartsSearch {
       return result;
     }
     result.cost = problem_.Cost(result.values);
+    if (result.cost >= options_.top) return done ? Infeasible() : SolveResult{};
     result.bound = done ? result.cost : std::min(Bound(), result.cost);
     TOFU_CHECK(!done || Bound() == result.cost)
         << "proved " << Bound() << ", but the values cost " << result.cost;
     TOFU_CHECK(problem_.Fits(result.values))
         << "the values use " << problem_.PeakBytes(result.values) << " bytes of "
         << problem_.Limit();
-    if (result.cost >= options_.top) return done ? Infeasible() : SolveResult{};
     result.status =
         result.bound == result.cost ? SolveStatus::kOptimal : SolveStatus::kFeasible;
     return result;

@@ -71,6 +71,19 @@ TEST(Solve, OnlyWhatIsCheaperThanTheTopCounts) {
   EXPECT_EQ(Solve(problem, options).status, SolveStatus::kInfeasible);
 }
 
+TEST(Solve, WhatReductionsSolveMustBeCheaperThanTheTopAsWell) {
+  ChoiceProblem problem;
+  problem.AddVariable(2);
+  problem.unary[0] = {7, 5};
+  SolveOptions options;
+  options.top = 6;
+  EXPECT_EQ(Solve(problem, options).cost, 5);
+  options.top = 5;
+  const SolveResult result = Solve(problem, options);
+  EXPECT_EQ(result.status, SolveStatus::kInfeasible);
+  EXPECT_EQ(result.bound, 5);
+}
+
 TEST(Solve, EqualPartsAreSolvedOnceAndAllCounted) {
   ChoiceProblem problem;
   for (int part = 0; part < 5; ++part) {
