@@ -9,6 +9,7 @@ namespace tofu {
 namespace {
 
 constexpr size_t kMaxSweeps = 4;
+// Steps that are decided together first; more are only where that is a small problem.
 constexpr size_t kMaxJointSteps = 2;
 constexpr size_t kMaxAlternatives = 128;
 constexpr int64_t kMaxCells = int64_t{1} << 20;
@@ -20,13 +21,14 @@ void Keep(SearchResult result, Found* best) {
   if (!*best || result.cost < (*best)->cost) *best = std::move(result);
 }
 
-// Returns a bound of all plans within the limit.
+// Looks for a plan that costs less. Returns a bound of all plans within the limit.
 int64_t DecideTogether(const PlanProblem& problem, SearchOptions options, Found* best) {
   options.max_alternatives = kMaxAlternatives;
   options.max_cells = kMaxCells;
+  if (*best) options.top = (*best)->cost;
   SearchResult result = problem.searcher->Search(problem.options.given, options);
-  if (result.status == EliminateStatus::kTooBig) return 0;
   const int64_t bound = result.lower_bound;
+  if (result.status == EliminateStatus::kTooBig) return *best ? bound : 0;
   Keep(std::move(result), best);
   return bound;
 }
@@ -60,10 +62,12 @@ Solution FitMemory(const PlanProblem& problem, Solution start) {
   options.max_nodes = kMaxNodes;
   Found best;
   int64_t bound = 0;
-  if (problem.parts().size() <= kMaxJointSteps) {
+  const bool is_joint_first = problem.parts().size() <= kMaxJointSteps;
+  if (is_joint_first) bound = DecideTogether(problem, options, &best);
+  if (!best || best->cost > bound) SweepWithin(problem, options, start.cuts, &best);
+  if (!is_joint_first && !IsPast(options.eliminate.deadline)) {
     bound = DecideTogether(problem, options, &best);
   }
-  if (!best || best->cost > bound) SweepWithin(problem, options, start.cuts, &best);
   start.has_optimal_steps = false;
   start.lower_bound = bound;
   const std::vector<Cuts>& tiles = start.cuts.tensors;

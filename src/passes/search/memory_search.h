@@ -1,7 +1,8 @@
 // Searches the plan with the least cost whose tiles stay within a memory limit.
 //
 // Every step is decided again, given the others, within the limit, until nothing
-// improves. Up to two steps are also decided together, which is exact.
+// improves. Where that is a small problem, all steps are also decided together, which is
+// exact: up to two steps first, more of them only to find what the sweeps miss.
 //
 // Input:      a problem with a limit; a solution to start from, within the limit or not.
 // Output:     the best solution within the limit, with a bound of all such plans; where

@@ -71,7 +71,6 @@ class SearchProblem {
       for (const Cuts& cuts : tensors_[life.tensor_class]->alternatives) {
         bytes.push_back(TileBytes(life, cuts, parts));
       }
-      if (life.begin >= life.end) continue;
       profile.Add(tensor_variables_[life.tensor_class], life.begin, life.end, bytes);
     }
     ChoiceProblem limited = problem_;
@@ -234,18 +233,19 @@ EliminateResult Branch(const SearchProblem& search, const std::vector<int>& part
   SolveOptions solve;
   solve.deadline = options.eliminate.deadline;
   solve.max_nodes = options.max_nodes;
+  solve.top = options.top;
   solve.elimination_work = options.elimination_work;
   solve.cache = cache;
   SolveResult solved = options.memory == nullptr
                            ? Solve(search.problem(), solve)
                            : Solve(search.Limited(*options.memory, parts), solve);
   EliminateResult result;
+  result.lower_bound = solved.bound;
   if (solved.cost >= kForbidden) return result;
   result.status = solved.status == SolveStatus::kOptimal ? EliminateStatus::kOptimal
                                                          : EliminateStatus::kFeasible;
   result.values = std::move(solved.values);
   result.cost = solved.cost;
-  result.lower_bound = solved.bound;
   return result;
 }
 

@@ -80,6 +80,7 @@ struct SearchOptions {
   SolveBy method = SolveBy::kElimination;
   EliminateOptions eliminate;
   int64_t max_nodes = 1;                // of kBranch
+  int64_t top = kForbidden;             // only what costs less counts; of kBranch
   const MemoryLimit* memory = nullptr;  // null: no limit; only of kBranch
   double elimination_work = SolveOptions().elimination_work;  // of kBranch
   // If fewer than all steps, patterns are chosen, and bytes are a bound (patterns.h).
@@ -113,6 +114,7 @@ class PartitionSearcher {
   const CostModel& model() const { return *model_; }
 
   // `given` covers the first steps, or all.
+  // Where nothing costs less than the top, the lower bound says so.
   SearchResult Search(const ClassCuts& given, const SearchOptions& options);
 
   // The profiles of every tensor class that a plan of less than `top` bytes may have,
