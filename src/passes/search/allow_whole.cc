@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "passes/search/class_cuts.h"
 #include "passes/search/fit_limit.h"
+#include "passes/search/joint_search.h"
+#include "passes/search/modes.h"
 #include "passes/search/recursive_search.h"
 #include "passes/search/release_elementwise.h"
 
 namespace tofu {
 namespace {
+
+constexpr size_t kMaxOrders = 6;  // of unequal parts, for which plans are bounded
 
 // From the plan without whole tensors, with the classes that it needs.
 Plan ImproveCut(const PlanRequest& request, const Plan& cut) {
@@ -26,7 +31,36 @@ Plan ImproveCut(const PlanRequest& request, const Plan& cut) {
                            OptionsOf(request, coarse, &cut, true));
 }
 
+// The orders of the parts that the stages may try; too many are cut short.
+std::vector<std::vector<int>> OrdersOf(const RecursiveOptions& options) {
+  std::vector<int> parts = options.parts;
+  if (!options.may_reorder || !IsNothingGiven(options.given)) return {parts};
+  std::vector<std::vector<int>> orders;
+  std::sort(parts.begin(), parts.end());
+  do {
+    orders.push_back(parts);
+  } while (orders.size() <= kMaxOrders &&
+           std::next_permutation(parts.begin(), parts.end()));
+  return orders;
+}
+
 }  // namespace
+
+bool MayCutCostLess(const PlanRequest& request, const Plan& plan) {
+  if (!ImprovesSteps(request.options.mode)) return true;
+  const CoarseGraph coarse = UnmergedClasses(request, false);
+  const RecursiveOptions options = OptionsOf(request, coarse, nullptr, false);
+  const std::vector<std::vector<int>> orders = OrdersOf(options);
+  if (orders.size() > kMaxOrders) return true;
+  for (const std::vector<int>& parts : orders) {
+    PartitionSearcher searcher(request.graph, request.table, coarse, parts,
+                               options.restrictions, options.objective);
+    SearchOptions search = ProfileSearch(DeadlineOf(request));
+    search.top = plan.cost();
+    if (searcher.Search(options.given, search).lower_bound < plan.cost()) return true;
+  }
+  return false;
+}
 
 Plan AllowWhole(const PlanRequest& request, Plan plan, const Plan& cut) {
   if (cut.cost() >= plan.cost() && cut.parts == plan.parts) return plan;

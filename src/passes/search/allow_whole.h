@@ -11,13 +11,18 @@
 // Errors:     none.
 // Position:   last stage of make_plan.h.
 // Complexity: one search of recursive_search.h from a start, only if the plan without
-//             whole tensors costs less, or has its steps in another order.
+//             whole tensors costs less, or has its steps in another order. Without that
+//             plan, one search of profiles for each order of the parts.
 #ifndef TOFU_PASSES_SEARCH_ALLOW_WHOLE_H_
 #define TOFU_PASSES_SEARCH_ALLOW_WHOLE_H_
 
 #include "passes/search/plan_request.h"
 
 namespace tofu {
+
+// Whether plans without whole tensors may cost less than this one. False only if their
+// profiles (joint_search.h) prove that none does, whatever the stages release.
+bool MayCutCostLess(const PlanRequest& request, const Plan& plan);
 
 Plan AllowWhole(const PlanRequest& request, Plan plan, const Plan& cut);
 

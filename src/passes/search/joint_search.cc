@@ -24,6 +24,15 @@ constexpr double kKnownWork = 4e8;
 // The gap above which that is hopeless: too many profiles would be left.
 constexpr double kMaxRestrictedGap = 0.005;
 
+SearchOptions SearchByBranch(Deadline deadline, int64_t nodes) {
+  SearchOptions options;
+  options.method = SolveBy::kBranch;
+  options.max_nodes = nodes;
+  options.eliminate.deadline = deadline;
+  options.tables_deadline = deadline;
+  return options;
+}
+
 class JointSearch {
  public:
   JointSearch(const ClassCuts& given, const JointOptions& options,
@@ -58,26 +67,12 @@ class JointSearch {
   }
 
   bool IsDone() const {
-    return result_.lower_bound >= Best() || IsPast(options_.search.eliminate.deadline);
-  }
-
-  SearchOptions Options(int64_t nodes) const {
-    SearchOptions options = options_.search;
-    options.method = SolveBy::kBranch;
-    options.max_nodes = nodes;
-    options.tables_deadline = options.eliminate.deadline;
-    return options;
-  }
-
-  SearchOptions ProfileOptions() const {
-    SearchOptions options = Options(kProfileNodes);
-    options.ordered = 0;
-    options.max_alternatives = kMaxProfiles;
-    return options;
+    return result_.lower_bound >= Best() || IsPast(options_.deadline);
   }
 
   void BoundByProfiles() {
-    const SearchResult found = searcher_->Search(given_, ProfileOptions());
+    const SearchResult found =
+        searcher_->Search(given_, ProfileSearch(options_.deadline));
     if (found.status == EliminateStatus::kTooBig) return;
     result_.lower_bound = found.lower_bound;
     chosen_ = found.cuts;
@@ -88,7 +83,7 @@ class JointSearch {
   void Refine() {
     if (chosen_.tensors.empty() || given_.tensors[0].size() > kMaxRefinedSteps) return;
     ExactProfiles exact;
-    SearchOptions options = ProfileOptions();
+    SearchOptions options = ProfileSearch(options_.deadline);
     options.exact = &exact;
     options.max_nodes = 0;
     options.max_cells = kMaxCells;
@@ -114,7 +109,7 @@ class JointSearch {
 
   // False if the problem is too large.
   bool SolveOrders(const ClassProfiles* profiles) {
-    SearchOptions options = Options(kMaxNodes);
+    SearchOptions options = SearchByBranch(options_.deadline, kMaxNodes);
     options.profiles = profiles;
     options.max_alternatives = kMaxAlternatives;
     options.max_cells = options_.is_quick ? options_.quick_cells : kMaxCells;
@@ -129,8 +124,8 @@ class JointSearch {
   }
 
   void SolveRestricted() {
-    const ClassProfiles wanted =
-        searcher_->WantedProfiles(given_, ProfileOptions(), Best(), kMaskRounds);
+    const ClassProfiles wanted = searcher_->WantedProfiles(
+        given_, ProfileSearch(options_.deadline), Best(), kMaskRounds);
     const bool none =
         std::any_of(wanted.tensors.begin(), wanted.tensors.end(),
                     [](const std::vector<Cuts>& profiles) { return profiles.empty(); });
@@ -150,6 +145,13 @@ class JointSearch {
 
 }  // namespace
 
+SearchOptions ProfileSearch(Deadline deadline) {
+  SearchOptions options = SearchByBranch(deadline, kProfileNodes);
+  options.ordered = 0;
+  options.max_alternatives = kMaxProfiles;
+  return options;
+}
+
 JointResult SearchJointly(const ClassCuts& given, const JointOptions& options,
                           PartitionSearcher* searcher) {
   return JointSearch(given, options, searcher).Run();
@@ -158,7 +160,7 @@ JointResult SearchJointly(const ClassCuts& given, const JointOptions& options,
 Solution ImproveJointly(const PlanProblem& problem, Solution best, int64_t quick_cells) {
   const RecursiveOptions& wish = problem.options;
   JointOptions joint;
-  joint.search = CommonOptions(problem);
+  joint.deadline = wish.deadline;
   joint.best_cost = best.cost;
   joint.is_quick = wish.is_quick;
   joint.quick_cells = quick_cells;

@@ -32,7 +32,7 @@
 namespace tofu {
 
 struct JointOptions {
-  SearchOptions search;  // the time limit
+  Deadline deadline = Deadline::max();
   int64_t best_cost = 0;
   bool is_quick = false;  // only a small problem of all orders, and no profiles
   int64_t quick_cells = int64_t{1} << 17;  // that it may have to fill
@@ -48,6 +48,9 @@ struct JointResult {
   std::optional<SearchResult> found;
   KnownProfiles known;  // those told apart, or none
 };
+
+// The options of the search that bounds all plans by their profiles.
+SearchOptions ProfileSearch(Deadline deadline);
 
 JointResult SearchJointly(const ClassCuts& given, const JointOptions& options,
                           PartitionSearcher* searcher);

@@ -92,7 +92,8 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
 
   int64_t peak = 0;
   Plan plan = FindPlan(request, options.allow_replication, &peak);
-  if (options.allow_replication && !IsProvenForAll(request, plan)) {
+  if (options.allow_replication && !IsProvenForAll(request, plan) &&
+      (peak > options.memory_limit_bytes || MayCutCostLess(request, plan))) {
     const std::optional<Plan> cut = FindCut(request, plan);
     if (cut && peak > options.memory_limit_bytes) {
       plan = *cut;
