@@ -107,6 +107,8 @@ test-python: $(VENV)/.build
 	@$(PYTEST) $(if $(ROTATE),--rotate=$(ROTATE))
 
 test-all: test-cpp test-tsan $(VENV)/.build
+	@$(BUILD)/tests/tofu_tests --gtest_brief=1 --gtest_also_run_disabled_tests \
+	  --gtest_filter='*DISABLED_*'
 	@$(PYTEST) --full
 
 # Builds only code that several threads use: the kernels, MXNet's operators and the stand-in
