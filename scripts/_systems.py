@@ -59,8 +59,9 @@ class Comparison:
 
 
 _PLAIN = (
-    "plain: workers copy, without MXNet's segments (MXNET_EXEC_BULK_EXEC_INFERENCE=0), where that is "
-    "faster\nthan multifetch. A default run on GPUs copies with segments, which is slower: systems.md."
+    "plain: workers copy, without MXNet's segments (MXNET_EXEC_BULK_EXEC_INFERENCE=0), where that\n"
+    "is faster than multifetch. A default run on GPUs copies with segments, which is slower:\n"
+    "systems.md."
 )
 
 
