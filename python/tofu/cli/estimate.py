@@ -40,7 +40,7 @@ from tofu.planner.estimate import (
 from tofu.plans import progress
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.peak import held_groups, peak_text
-from tofu.tables import line
+from tofu.tables import csv_table, line
 
 __all__ = ["estimate_command"]
 
@@ -93,7 +93,7 @@ _NOT_OF_MODULES = ("workers", "memory", "recompute", "device", "shapes", "batch_
 @describe_option
 @shape_option
 @batch_size_option
-@format_option(("text", "json"), "Text, or the JSON document.")
+@format_option(("text", "json", "csv"), "Text, the JSON document, or comma-separated values.")
 @click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def estimate_command(
@@ -121,6 +121,8 @@ def estimate_command(
     limit = None if gpu_memory is None else parse_bytes(gpu_memory, "--gpu-memory")
     if meshes or is_module(target):
         check_options(click.get_current_context(), _NOT_OF_MODULES)
+        if form == "csv":
+            raise ConfigError("tofu estimate --format csv: not for PyTorch; expected text or json")
         if not estimate_module(target, meshes, optimizer=optimizer, limit=limit, form=form):
             raise SystemExit(1)
         return
@@ -188,6 +190,7 @@ class _Printer:
     """Prints a report: as text, each line when it is known; as JSON, at the end."""
 
     def __init__(self, form: str) -> None:
+        self._form = form
         self._is_text = form == "text"
 
     def print(self, report: Report, estimates: Iterable[Estimate], opened: Target) -> Report:
@@ -206,8 +209,11 @@ class _Printer:
         if report.limit is not None:
             report = self._print_batches(report, opened)
         self._tell("", *_advice(report))
-        if not self._is_text:
+        if self._form == "json":
             click.echo(json.dumps(_document(report), indent=1))
+        if self._form == "csv":
+            records = [_flat(each) for each in _document(report)["estimates"]]
+            click.echo(csv_table(list(records[0]), records), nl=False)
         return report
 
     def _print_batches(self, report: Report, opened: Target) -> Report:
@@ -237,6 +243,20 @@ def _document(report: Report) -> dict[str, Any]:
         "limit_bytes": report.limit,
         "batches_extrapolated": report.about,
         "estimates": [_record(each, report) for each in report.found],
+    }
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A row for CSV: bytes by kind and by optimizer are columns."""
+    kinds = record["bytes_per_worker"] or {}
+    totals = record["total_bytes"] or {}
+    return {
+        "workers": record["workers"],
+        **{f"{kind}_bytes": kinds.get(kind) for kind in KINDS},
+        **{f"total_bytes_{name}": totals.get(name) for name in OPTIMIZERS},
+        "communicated_bytes": record["communicated_bytes"],
+        "largest_batch": record["largest_batch"],
+        "of_no_use": record["of_no_use"],
     }
 
 

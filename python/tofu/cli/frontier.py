@@ -37,11 +37,11 @@ from tofu.planner.sources import default_workers
 from tofu.planner.sweep import Measure
 from tofu.plans import SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
-from tofu.tables import html_page, table
+from tofu.tables import csv_table, html_page, table
 
 __all__ = ["frontier_command", "render"]
 
-FORMATS = ("text", "json", "svg", "html")
+FORMATS = ("text", "json", "csv", "svg", "html")
 _RIVALS = "data-parallel,tofu,optcnn,mesh-tensorflow"
 _COMPLETE = "proven: no other plan beats these in what the search minimises and in memory of tiles"
 _MODES = "allrow-greedy,spartan,equalchop,icml18"
@@ -85,7 +85,10 @@ _MODES = "allrow-greedy,spartan,equalchop,icml18"
 @click.option(
     "--save", metavar="FILE", help="Save the cheapest plan of the frontier for tofu run --plan."
 )
-@format_option(FORMATS, "A table, a JSON document, a picture, or a web page with both.")
+@format_option(
+    FORMATS,
+    "A table, a JSON document, comma-separated values, a picture, or a web page with both.",
+)
 @click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def frontier_command(
@@ -190,6 +193,9 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
             "rivals": [_record(point, None) for point in rivals],
         }
         return json.dumps(document, indent=1) + "\n"
+    if form == "csv":
+        records = [{**_record(p, turning), "rival": p.is_rival} for p in [*kept, *rivals]]
+        return csv_table(list(records[0]), records)
     if form == "svg":
         return draw(target, kept, rivals, turning)
     header, rows = _rows(kept, rivals, turning)

@@ -30,7 +30,12 @@ def summary(operators: Sequence[Document]) -> dict[str, int]:
 def ops_text(operators: Sequence[Document], form: str) -> str:
     """The inventory as text, JSON or Markdown."""
     if form == "json":
-        document = {"summary": summary(operators), "operators": list(operators)}
+        document = {
+            "format": "tofu-operators",
+            "version": 1,
+            "summary": summary(operators),
+            "operators": list(operators),
+        }
         return json.dumps(document, indent=1) + "\n"
     return _markdown(operators) if form == "markdown" else _table(operators)
 

@@ -80,7 +80,9 @@ def verdicts_document(verdicts: Sequence[Verdict]) -> str:
     lists = {
         kind: [dataclasses.asdict(f) for v in verdicts for f in getattr(v, kind)] for kind in _KINDS
     }
-    return json.dumps({"checked": sum(v.checked for v in verdicts), **lists}, indent=1) + "\n"
+    document = {"format": "tofu-verification", "version": 1}
+    document = {**document, "checked": sum(v.checked for v in verdicts), **lists}
+    return json.dumps(document, indent=1) + "\n"
 
 
 def verdicts_text(verdicts: Sequence[Verdict]) -> str:

@@ -14,7 +14,7 @@ from tofu.errors import ConfigError
 from tofu.plans import Plan
 from tofu.plans import file as plan_file
 from tofu.plans.names import matching
-from tofu.plans.render.difference import differ, render_difference
+from tofu.plans.render.difference import differ, difference_document, render_difference
 from tofu.plans.render.html import render_html, render_html_difference
 from tofu.plans.render.layers import render_layers
 from tofu.plans.render.text import render_text
@@ -70,7 +70,7 @@ def show(
 @click.option(
     "--workers", type=click.IntRange(min=1), metavar="K", help="Only plans for K workers."
 )
-@format_option(("text", "html"), "Tables, or a web page of both plans.")
+@format_option(("text", "json", "html"), "Tables, the JSON document, or a web page of both plans.")
 @click.argument("first", metavar="PLAN")
 @click.argument("second", metavar="PLAN")
 def diff(everything: bool, workers: Optional[int], form: str, first: str, second: str) -> None:
@@ -82,6 +82,8 @@ def diff(everything: bool, workers: Optional[int], form: str, first: str, second
     names = (first, second) if first != second else ("first", "second")
     if form == "html":
         click.echo(render_html_difference(before, after, names), nl=False)
+    elif form == "json":
+        click.echo(json.dumps(difference_document(before, after, names), indent=1))
     else:
         click.echo(render_difference(before, after, names, everything=everything), nl=False)
     if differ(before, after):

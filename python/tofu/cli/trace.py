@@ -20,6 +20,7 @@ from tofu.cli.options import (
     describe_option,
     device_option,
     fetch_option,
+    format_option,
     log_option,
     search_option,
     switch_on,
@@ -70,12 +71,14 @@ _MOST_STEPS = 100
     "--output", default="trace.json", show_default=True, metavar="FILE",
     help="The trace, for ui.perfetto.dev or chrome://tracing.",
 )  # fmt: skip
+@format_option(("text", "json"), "Tables, or the JSON document.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def trace(
     skip: int,
     steps: int,
     output: str,
+    form: str,
     script: str,
     args: tuple[str, ...],
     **options: Any,
@@ -94,7 +97,9 @@ def trace(
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "document.json"
         line = [sys.executable, "-m", _RECORD, str(out), str(skip), str(steps), script, *args]
-        status = subprocess.run(line, check=False).returncode
+        # What the script prints must not stand in the document.
+        out_of_script = sys.stderr.fileno() if form == "json" else None
+        status = subprocess.run(line, stdout=out_of_script, check=False).returncode
         if status and status != -signal.SIGALRM:  # which ends a process that has written all
             raise SystemExit(status if status > 0 else 128 - status)
         document: dict[str, Any] = {"seen": 0}
@@ -106,7 +111,10 @@ def trace(
         Path(output).write_text(json.dumps(document["trace"]), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--output {output}: {error.strerror}") from None
-    click.echo("\n".join([*_table(document, steps), "", *bounds(document, steps)]))
+    if form == "json":
+        click.echo(json.dumps(_summary(document, steps), indent=1))
+    else:
+        click.echo("\n".join([*_table(document, steps), "", *bounds(document, steps)]))
     cores = len(os.sched_getaffinity(0))
     if config.device != "gpu" and len(document["workers"]) > cores:
         click.echo(
@@ -115,6 +123,22 @@ def trace(
             err=True,
         )
     click.echo(f"tofu: {output} has all of it; open it in ui.perfetto.dev", err=True)
+
+
+def _summary(document: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    """The table and the lines below it as JSON (docs/formats.md), in microseconds of one step."""
+    return {
+        "format": "tofu-trace",
+        "version": 1,
+        "steps": steps,
+        "step_us": document["duration"] / steps,
+        "busiest": document["busiest"],
+        "workers": [
+            {"name": name, **{f"{kind}_us": spent / steps for kind, spent in share.items()}}
+            for name, share in zip(document["workers"], document["shares"])
+        ],
+        "bounds": bounds(document, steps),
+    }
 
 
 def bounds(document: Mapping[str, Any], steps: int) -> list[str]:

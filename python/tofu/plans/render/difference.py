@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tofu.tables import table
 
@@ -10,7 +11,7 @@ from ..layers import layers_of
 from ..plan import OperatorPlan, Plan, TensorPlan, format_bytes
 from .text import ROWS, cuts_text, tiles_text
 
-__all__ = ["differ", "render_difference"]
+__all__ = ["differ", "difference_document", "render_difference"]
 
 
 def differ(first: Plan, second: Plan) -> bool:
@@ -53,6 +54,33 @@ def render_difference(
         lines += table(("operator", "kind", *names), operators[:most])
         lines += _rest(operators, most, "operators")
     return "\n".join(lines) + "\n"
+
+
+def difference_document(first: Plan, second: Plan, names: tuple[str, str]) -> dict[str, Any]:
+    """The difference as JSON (docs/formats.md); of each pair, the first plan's value is first."""
+    plans = (first, second)
+    layers = [{each.name: each.total_bytes for each in layers_of(plan)} for plan in plans]
+    tensors = [{each.label: each.cuts for each in plan.tensors} for plan in plans]
+    operators = [{o.label: {"cuts": o.cuts, "bytes": o.bytes} for o in p.operators} for p in plans]
+    return {
+        "format": "tofu-difference",
+        "version": 1,
+        "plans": list(names),
+        "differ": differ(first, second),
+        "communicated_bytes": [plan.total_bytes for plan in plans],
+        "bytes_per_worker": [dict(plan.bytes_per_worker) for plan in plans],
+        "layers": _changed(layers),
+        "tensors": _changed(tensors),
+        "operators": _changed(operators),
+    }
+
+
+def _changed(values: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """By name, what is not the same in both; None where a plan has no such name."""
+    before, after = values
+    names = {**before, **after}
+    pairs = {name: [before.get(name), after.get(name)] for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _about(plan: Plan) -> str:

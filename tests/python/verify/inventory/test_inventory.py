@@ -39,7 +39,7 @@ def operators() -> list[dict[str, object]]:
 
 def test_every_registered_operator_is_listed_once(operators: list) -> None:
     document = json.loads(operator_list.ops_text(operators, "json"))
-    assert set(document) == {"summary", "operators"}
+    assert set(document) == {"format", "version", "summary", "operators"}
     assert set(document["summary"]) == {"registered", "described", "verified", "inexpressible"}
     assert document["summary"]["registered"] == 886
     names = [o["name"] for o in document["operators"]]
