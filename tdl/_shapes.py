@@ -70,7 +70,7 @@ def broadcast(tensor: Any, index: Sequence[Any], ones: Sequence[bool]) -> Any:
 
 
 def broadcast_ones(*tensors: Any) -> tuple[bool, ...]:
-    """Which dimensions have size 1 after broadcasting the tensors to one shape."""
+    """Whether each dimension has size 1 after broadcasting the tensors to one shape."""
     ndim = max(x.ndim for x in tensors)
     padded = [(True,) * (ndim - x.ndim) + tuple(x.ones) for x in tensors]
     return tuple(all(dims) for dims in zip(*padded))

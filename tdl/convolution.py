@@ -26,7 +26,7 @@ def _per_dim(value, ndim, default):
 
 
 class _Window:
-    """How an output position and a position in the window give an input position."""
+    """Maps an output position and a position in the window to an input position."""
 
     def __init__(self, kernel, stride, dilate, pad):
         n = len(kernel)

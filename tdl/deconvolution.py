@@ -49,12 +49,12 @@ class _Spread:
 
     @property
     def part_pad(self) -> int:
-        """How much a part drops of its output before the first x."""
+        """The number of outputs before the first x that a part drops."""
         return self.pad + self.stride * self.before
 
     @property
     def part_adj(self) -> int:
-        """How much a part adds at the end, to make its output end where it should."""
+        """The number of outputs that a part adds for its output to end where it should."""
         return 2 * self.part_pad - self.stride * (self.before + self.after - 1) - self.reach - 1
 
 

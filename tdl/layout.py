@@ -201,7 +201,7 @@ def slice_assign_scalar(data, *, begin, end=(), step=()):
 
 @op(name="_histogram")
 def histogram(data, edges=None):
-    """How many elements are in each bin; the bins' edges."""
+    """The number of elements in each bin, and the bins' edges."""
     every = letters(data.ndim)
     bins = [(edges, "")] if edges is not None else []
     return *instances(".", (data, every), *bins), *instances(".", *bins, tag="e")

@@ -74,7 +74,7 @@ def rot90(data, *, k=1, axes=None):
 
 
 def _own(ndim, rank):
-    """Where a tensor's dimensions are once it has at least `rank` of them."""
+    """The places of a tensor's dimensions once it has at least `rank` of them."""
     return {(1, 2): (1,), (1, 3): (1,), (2, 3): (0, 1)}.get((ndim, rank), tuple(range(ndim)))
 
 

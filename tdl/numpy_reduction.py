@@ -89,7 +89,7 @@ def moments(a, *, axis=None, keepdims=False):
 
 @op(name=("_npi_argmax", "_npi_argmin"))
 def arg_extreme(data, *, axis=None, keepdims=False):
-    """Where along an axis, or in the flattened tensor, the extreme value is."""
+    """The index of the extreme value along an axis, or in the flattened tensor."""
     return _of_lines([data], _axes(axis, data.ndim), keepdims, "Arg")
 
 

@@ -89,7 +89,7 @@ def backward_sample_multinomial(ograd, data, drawn):
 
 @op(name="_npi_multinomial", rewrites=_prefix, random=True)
 def multinomial(a=None, *, size=None):
-    """How often each class is drawn, for every position of a shape."""
+    """The number of times each class is drawn, for every position of a shape."""
     draw = Opaque("Counts")
     if a is None:
         return lambda *i, k: apply("counts", k)

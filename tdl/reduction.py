@@ -94,7 +94,7 @@ def norm(data, *, ord=2, axis=None, keepdims=False, out_shapes):
 
 @op(name=("argmax", "argmin"))
 def arg_extreme(data, *, axis=None, keepdims=False, out_shapes):
-    """Where along an axis the extreme value is: the axis is whole."""
+    """The index of the extreme value along an axis: the axis is whole."""
     if axis is None:
         raise InconclusiveError("argmax over the flattened tensor is not described")
     (reduced,) = axes_of(axis, data.ndim)
@@ -113,7 +113,7 @@ def arg_extreme(data, *, axis=None, keepdims=False, out_shapes):
 
 @op(name="argmax_channel")
 def argmax_channel(data):
-    """Which channel, the second dimension, is the largest."""
+    """The index of the largest channel (the second dimension)."""
     own = letters(data.ndim)
     return instances(own[0] + own[2:], (data, own[0] + "." + own[2:]))
 

@@ -32,17 +32,17 @@ class Box(tuple[tuple[int, int], ...]):
 
     @property
     def begin(self) -> Shape:
-        """Its first index."""
+        """The box's first index per dimension."""
         return tuple(low for low, _ in self)
 
     @property
     def end(self) -> Shape:
-        """One beyond its last index."""
+        """One beyond the box's last index, per dimension."""
         return tuple(high for _, high in self)
 
     @property
     def shape(self) -> Shape:
-        """Its extents."""
+        """The box's extents."""
         return tuple(high - low for low, high in self)
 
     def clipped(self, shape: Sequence[int]) -> Box:
@@ -50,7 +50,7 @@ class Box(tuple[tuple[int, int], ...]):
         return Box((max(low, 0), min(high, size)) for (low, high), size in zip(self, shape))
 
     def common(self, other: Box) -> Optional[Box]:
-        """What lies in both, or None."""
+        """The part that lies in both boxes, or None."""
         overlap = Box((max(a, c), min(b, d)) for (a, b), (c, d) in zip(self, other))
         return overlap if all(low < high for low, high in overlap) else None
 

@@ -1,4 +1,4 @@
-"""What the GPU build of MXNet needs of a machine: CUDA's libraries, and GPUs it has kernels for.
+"""Check a machine for the GPU build of MXNet: CUDA's libraries, and GPUs it has kernels for.
 
 The wheel mxnet-cu112 1.9.1 contains no CUDA library, and its machine code runs on some GPUs only.
 MXNet itself says so badly: the import ends with a loader's error, or the first kernel fails. So

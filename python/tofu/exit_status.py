@@ -81,7 +81,7 @@ class Script:
         self._frame = frame
 
     def status(self) -> int:
-        """What the script has asked for, once it has ended; 0 if it has come to its end."""
+        """The status that an ended script has asked for; 0 if it has come to its end."""
         if self._frame is None or self._has_returned(self._frame):
             return 0
         return _asked

@@ -26,7 +26,7 @@ _ZEROED_MEMORY = "glibc.malloc.tcache_count=0:glibc.malloc.perturb=255"
 
 
 def address() -> str:
-    """Where the scheduler listens, as the environment says."""
+    """The scheduler's address, as the environment gives it."""
     host, port = (os.environ.get(f"DMLC_PS_ROOT_{name}", "") for name in ("URI", "PORT"))
     return f"scheduler at {host}:{port}"
 

@@ -48,7 +48,7 @@ struct TofuSources {
 
 namespace {
 
-// What one instruction loads or stores.
+// The words that one instruction loads or stores.
 template <int kBytes>
 struct alignas(kBytes) Words {
   typedef unsigned int Word;

@@ -9,7 +9,7 @@ _ALL = slice(None)
 
 
 def _mask_word(mask):
-    """What a mask, of two to four dimensions, is read by: batch and head if it has them."""
+    """The variables that index a mask of two to four dimensions: batch and head if it has them."""
     marks = ["n", "h", ".", "."][4 - mask.ndim :]
     return "".join("0" if one and m != "." else m for m, one in zip(marks, mask.ones))
 

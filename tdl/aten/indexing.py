@@ -49,7 +49,7 @@ def _indexed(given):
 
 
 def _places(indices, dims, ndim):
-    """Where the result has the indices' dimensions: at the first indexed one, or in front."""
+    """The place of the indices' dimensions in the result: the first indexed one, or the front."""
     near = all(b == a + 1 for a, b in zip(dims, dims[1:]))
     count = max(x.ndim for x in indices)
     front = dims[0] if near else 0

@@ -204,7 +204,7 @@ def _step_text(each: Alternative) -> str:
 
 
 def _proven(plan: Plan) -> str:
-    """Says that the plan is optimal in its mode, or gives the bound."""
+    """The words "optimal", for a plan that is so in its mode, or the bound."""
     if plan.objective == "time" and plan.predicted is not None:
         bound_ns = plan.predicted["lower_bound_ns"]
         is_optimal = plan.predicted["step_ns"] <= bound_ns

@@ -16,7 +16,7 @@ _MOST_WORKERS = 512
 
 
 def serial_memory(problem: Problem) -> int:
-    """What one device would hold, counted as a run's summary counts a worker: an estimate."""
+    """Estimate the memory of one device, counted as a run's summary counts a worker's."""
     return _core.plan(problem.table, workers=1).memory_bytes
 
 

@@ -123,7 +123,7 @@ class PlanFile:
         return plans
 
     def difference(self, graph: _core.Graph) -> str:
-        """How a graph differs from the file's most similar one, in words; "" if unknown."""
+        """The difference of a graph from the file's most similar one, in words; "" if unknown."""
         mine = list(map(_record, graph.nodes))
         best: tuple[int, str] = (-1, "")
         for stored in self.plans.values():

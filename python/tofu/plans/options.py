@@ -56,7 +56,7 @@ class SearchOptions:
 
     @classmethod
     def of(cls, config: Config, time_limit_s: Optional[float] = None) -> SearchOptions:
-        """What the environment says of the search."""
+        """Take the options of the search from the configuration."""
         return cls(
             config.search,
             time_limit_s,

@@ -132,7 +132,7 @@ def _percent(share: float) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How a training graph is partitioned over `workers` (paper section 5.2).
+    """A partition of a training graph over `workers` (paper section 5.2).
 
     Attributes:
         workers: number of workers, the product of `parts`.
@@ -381,7 +381,7 @@ class Plan:
 
     @property
     def proven_cost(self) -> tuple[int, int]:
-        """What the search minimised, bytes or nanoseconds, and what no plan falls below."""
+        """The plan's cost, bytes or nanoseconds, and a bound that no plan falls below."""
         if self.predicted is not None and self._is_timed:
             return self.predicted["step_ns"], self.predicted["lower_bound_ns"]
         return self.total_bytes, self.lower_bound_bytes
@@ -434,7 +434,7 @@ def undescribed_text(name: str, operators: Mapping[str, str], cost_bytes: int) -
 
 
 def gap_text(best: int, bound: int) -> str:
-    """How far a cost may be above the least, in words."""
+    """The most by which a cost is above the least one, in words."""
     if best <= bound:
         return "0%"
     if bound <= 0:
@@ -444,7 +444,7 @@ def gap_text(best: int, bound: int) -> str:
 
 
 def format_cost(cost: int, objective: str) -> str:
-    """What a search minimised, in the unit of its objective (src/passes/search/cost_model.h)."""
+    """A search's cost in the unit of its objective (src/passes/search/cost_model.h)."""
     if objective == "time":
         return format_seconds(cost / 1e9)
     return format_bytes(cost) if objective == "bytes" else f"{cost:,}"

@@ -37,8 +37,8 @@ bool ReadsHandlesDirectly(const Graph& graph) {
   });
 }
 
-// How many tiles a handle may have, and not restrict the executor more than one of a
-// single tile does.
+// The most tiles that a handle may have without restricting the executor more than one
+// of a single tile does.
 int64_t MaxTiles(const Graph& graph) {
   if (ReadsHandlesDirectly(graph)) return std::numeric_limits<int64_t>::max();
   int64_t smallest = kMaxTiles * kMatchRange + 1;

@@ -280,7 +280,7 @@ class Partitioner {
     return fetches_.Emit(spec, tiles_[entry], graph_.dtypes[entry], name);
   }
 
-  // How a worker assembles a region of an entry of which each worker holds a box.
+  // Plans how a worker assembles a region of an entry of which each worker holds a box.
   FetchSpec PlanTiles(int entry, const std::vector<Box>& boxes, int worker,
                       const Box& region) const {
     std::vector<FetchSource> sources;

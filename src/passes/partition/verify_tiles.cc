@@ -92,7 +92,7 @@ class TileVerifier {
   }
 
  private:
-  // Which nodes a head needs: the others never run.
+  // Marks the nodes that a head needs: the others never run.
   std::vector<bool> Live() const {
     std::vector<bool> live(graph_.nodes.size(), false);
     for (NodeEntry head : graph_.heads) live[head.node] = true;

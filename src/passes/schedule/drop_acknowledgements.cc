@@ -78,8 +78,8 @@ class Dropper {
     }
   }
 
-  // Where every entry's memory is free again, retirements left out: a
-  // retirement follows the last reader.
+  // Finds the node after which every entry's memory is free, retirements left
+  // out: a retirement follows the last reader.
   void FindEnds() {
     ends_.assign(graph_.num_entries(), 0);
     const auto extend = [&](NodeEntry entry, int node) {

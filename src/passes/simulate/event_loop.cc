@@ -106,7 +106,7 @@ class EventLoop {
   // --- time ---
 
   void Advance(double seconds) {
-    // What ends within this share of a step ends now: it differs by rounding alone.
+    // A node that is to end within this share of a step ends now: rounding differs.
     constexpr double kRounding = 1e-9;
     now_ += seconds;
     shares_.Advance(seconds);

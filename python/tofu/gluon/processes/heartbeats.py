@@ -51,7 +51,7 @@ def has_started(kvstore: Any) -> bool:
 
 
 def describe(dead: list[str]) -> str:
-    """What a user is told of dead processes."""
+    """A message about dead processes, for the user."""
     text = f"no heartbeat from {', '.join(dead)} for {os.environ['PS_HEARTBEAT_TIMEOUT']} s"
     if dead == ["the scheduler"]:
         text += ", which ends when a process has died; its output names that one"

@@ -89,7 +89,7 @@ def _grad_of_tiles(
 
 
 def _owners(state: State, arrays: Sequence[Any]) -> list[Any]:
-    """For each array, the tiled parameter that it is the value or a tile of, or None."""
+    """The tiled parameter whose value or tile each array is, or None."""
     by_tile = {id(tile): p for p in state.tiled for tile in p._data or ()}
     owners = [parameter_of(array) or by_tile.get(id(array)) for array in arrays]
     return [owner if is_tiled(owner) else None for owner in owners]

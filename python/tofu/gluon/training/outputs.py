@@ -56,7 +56,7 @@ _HANDLE = NDArrayBase.__dict__["handle"]  # the attribute of an NDArray, as it i
 
 
 class Division(NamedTuple):
-    """How an output is divided.
+    """The division of an output among the workers.
 
     Attributes:
         layout: the box of each worker's tile.
