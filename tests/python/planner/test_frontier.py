@@ -58,7 +58,7 @@ def test_a_plan_within_a_limit_fits_and_costs_more(exact):
     found = plan_within(problem, limit, free, exact=exact)
     assert held_bytes(found) <= limit
     assert best.total_bytes < found.total_bytes <= cut.total_bytes
-    assert found.lower_bound_bytes <= best.total_bytes
+    assert best.lower_bound_bytes <= found.lower_bound_bytes <= found.total_bytes
 
 
 def test_no_plan_says_what_the_least_holds():
