@@ -57,7 +57,7 @@ struct ChoiceProblem {
 
   // kForbidden for a choice that is not allowed. Ignores memory.
   int64_t Cost(const std::vector<int>& values) const;
-  // The same without saturation, where costs add up to less than 2^62.
+  // The exact cost, without saturation; costs must add up to less than 2^62.
   int64_t Sum(const std::vector<int>& values) const;
   // At least the cost of every allowed choice, below kForbidden.
   int64_t HighestCost() const;

@@ -49,8 +49,8 @@ void ForEachAssignment(const std::vector<int>& domain, size_t rank,
   }
 }
 
-// Cells between neighbouring values of every variable of the result, and of the
-// one that is minimised out, in the table of one operand.
+// Returns, for one operand's table, the cells between neighbouring values of every
+// variable of the result; sets *of_value to those of the variable that is minimised out.
 std::vector<int64_t> OperandStrides(const SumPattern& pattern,
                                     const std::vector<int>& places, int64_t* of_value) {
   std::vector<int64_t> strides(pattern.domain.size(), 0);
@@ -63,14 +63,15 @@ std::vector<int64_t> OperandStrides(const SumPattern& pattern,
   return strides;
 }
 
-// A table that does not mention the result's last variable.
+// An operand that does not mention the result's last variable.
 struct FlatOperand {
   const int64_t* cells = nullptr;
   int64_t value_stride = 0;
 };
 
-// A table that does, copied so that this variable's values are neighbours: for each of
-// the outer variables' values, the rows of all values that are minimised over.
+// An operand that mentions the result's last variable, copied so that the values of this
+// variable are neighbours: each value of the outer variables has a row for each value
+// that is minimised over.
 struct RowOperand {
   std::vector<int64_t> cells;  // [outer][value][last variable]
   std::vector<int64_t> least;  // [outer][value]
@@ -193,7 +194,7 @@ class RowMinimizer {
   std::vector<FlatOperand> flat_;
   std::vector<std::vector<int64_t>> flat_strides_;  // [operand][outer variable]: cells
   std::vector<RowOperand> row_operands_;
-  std::vector<std::vector<int64_t>> row_strides_;  // likewise: rows
+  std::vector<std::vector<int64_t>> row_strides_;  // [row operand][outer variable]: rows
   std::vector<int64_t> base_;                      // [value]: sum of the flat operands
   std::vector<int64_t> key_;                       // [value]: no sum is less
   std::vector<const int64_t*> rows_of_value_;      // [row operand]

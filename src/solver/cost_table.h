@@ -92,18 +92,18 @@ class TablePool {
   // The number of a pattern; it never changes.
   int Number(SumPattern pattern);
 
-  // M(x) = min over one variable of the sum of the tables. They are the cells of
+  // M(x) = min over one variable of the sum of the tables, which are the cells of
   // the pattern's operands; null stands for zeros.
   Known Minimize(int pattern, const std::vector<const Cells*>& tables);
 
-  // Additions spent on minimisations so far: those that were cached cost nothing.
+  // Additions spent on minimisations so far; cached results cost none.
   double work() const { return work_; }
 
-  // The same for tables over variables of this domain; the result is over
-  // UnionScope(tables, v). Adds what is subtracted from the cells to *constant.
+  // Minimises a sum of tables over variable v. The result is over
+  // UnionScope(tables, v); *constant grows by what is subtracted from its cells.
   CostTable MinimizeOut(const std::vector<const CostTable*>& tables, int v,
                         const std::vector<int>& domain, int64_t* constant);
-  // The table with every variable that has fixed[v] >= 0 fixed at that value.
+  // Fixes every variable of the table that has fixed[v] >= 0 at that value.
   CostTable Restrict(const CostTable& table, const std::vector<int>& fixed,
                      const std::vector<int>& domain, int64_t* constant);
 

@@ -10,7 +10,7 @@ namespace tofu {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// Also the moment to be interrupted.
+// Searches ask this often, so Ctrl-C is heard here.
 inline bool IsPast(Deadline deadline) {
   CheckInterrupt();
   return deadline != Deadline::max() && std::chrono::steady_clock::now() >= deadline;

@@ -36,7 +36,7 @@ void MinPlus(const double* table, const double* taken, int rows, int columns,
 
 DualAscent::DualAscent(const ChoiceProblem& core, int64_t top)
     : core_(core), highest_(top) {
-  // Of a top of 0, as of 1: it has no scale of its own.
+  // A top of 0 has no scale of its own, so it takes that of 1.
   const auto scaled = static_cast<double>(std::max<int64_t>(top, 1));
   while (std::ldexp(scaled, exponent_ + 1) < kMaxScaledTop) ++exponent_;
   while (std::ldexp(scaled, exponent_) >= kMaxScaledTop) --exponent_;

@@ -51,7 +51,8 @@ struct DualState {
 
 class DualAscent {
  public:
-  // `top` is the highest that will be used. The core must outlive this object.
+  // No state will look for choices that cost more than `top`. The core must outlive this
+  // object.
   DualAscent(const ChoiceProblem& core, int64_t top);
 
   // A state that looks only for choices that cost less than `top`.
@@ -61,7 +62,7 @@ class DualAscent {
   // One sweep. Sets `rounded`, unless null, to a choice that the costs suggest.
   void Sweep(bool forward, DualState* state, std::vector<int>* rounded) const;
 
-  // If prices are so high that sums would not be exact, lowers all by the same factor.
+  // Sets the prices; all are lowered by one factor if sums would not be exact otherwise.
   void SetPrices(std::vector<double> prices, DualState* state) const;
 
   // A lower bound on the cost of every choice that fits.
@@ -95,7 +96,7 @@ class DualAscent {
     int other_taken = 0;
   };
 
-  // Where it is; the transposed one follows.
+  // Returns the table's cells; the transposed table follows them.
   const double* AddTable(const SharedCells& cost, int rows, int columns);
   void Collect(int v, const End& end, DualState* state) const;
   void Round(int v, const std::vector<End>& before, DualState* state,

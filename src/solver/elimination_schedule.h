@@ -1,5 +1,5 @@
-// Which tables each step of an elimination sums and which table it leaves: everything
-// that does not depend on the costs. Searches over one graph pose problems that differ
+// Plans an elimination: the tables that each step sums and the table that it leaves,
+// which do not depend on the costs. Searches over one graph pose problems that differ
 // only in their costs, so one schedule serves them all.
 //
 // Input:      the structure of a ChoiceProblem, and an order of its variables.
@@ -65,8 +65,8 @@ class EliminationSchedule {
   std::vector<Step> steps_;
   std::vector<Operand> operands_;
   std::vector<Stride> strides_;
-  // Of one run. Tables are numbered: first one per variable, then per pair, then per
-  // step.
+  // The state of one run. Tables are numbered: one per variable, then one per pair, then
+  // one per step.
   std::vector<const TablePool::Cells*> tables_;  // null: zeros
   std::vector<const TablePool::Cells*> summed_;
   std::vector<int64_t> sums_;

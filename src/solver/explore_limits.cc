@@ -68,7 +68,7 @@ class Exploration {
     AddGap({limit + 1, gap.to, found, gap.high_cost, is_low && !is_first});
   }
 
-  // Of those found; at least the low end of a gap fits.
+  // The cheapest point found within `limit`; the low end of a gap always fits.
   LimitPoint BestWithin(int64_t limit) const {
     LimitPoint best = frontier_.points.front();
     for (const LimitPoint& point : frontier_.points) {

@@ -30,7 +30,7 @@ class Greedy {
         if (values_[op] < 0) values_[op] = Best(op, false);
       }
     }
-    // Operators whose tensors all had nothing to decide.
+    // Operators that no undecided tensor touches.
     for (size_t v = 0; v < values_.size(); ++v) {
       if (values_[v] < 0) values_[v] = Best(static_cast<int>(v), false);
     }

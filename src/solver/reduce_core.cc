@@ -524,9 +524,9 @@ class Reducer {
   std::vector<std::vector<int>> values_;    // [variable][value]: as given
   std::vector<std::vector<int>> pairs_of_;  // [variable]
   std::vector<char> is_gone_;               // [variable]
-  std::vector<int> moments_;                // those left, as given
+  std::vector<int> moments_;                // moments left, by their given numbers
   std::vector<Gone> gone_;                  // in the order in which they went
-  // What each rule has yet to look at: variables, and for the last two pairs.
+  // Items that each rule has yet to look at: variables, or pairs for the last two.
   Worklist unsupported_;
   Worklist single_;
   Worklist dominated_;

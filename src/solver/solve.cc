@@ -15,7 +15,8 @@
 namespace tofu {
 namespace {
 
-// If the first bounds leave a gap. Equal tables, which many are, count alike.
+// Additions for a part after bounds that leave a gap. Equal tables, of which there are
+// many, count once.
 constexpr double kLateEliminationWork = 3e9;
 
 // Solves the parts of a core one at a time, and keeps track of their sum.

@@ -37,7 +37,7 @@ namespace tofu {
 struct SolveProgress {
   int64_t cost = kForbidden;  // of the best choice so far
   int64_t bound = 0;          // no choice costs less
-  // Those of the best choice if it is new; null if only the bound is.
+  // The best choice, if it is new; null if only the bound is.
   const std::vector<int>* values = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// What solutions of problems with equal tables share: reductions and eliminated tables.
+// Holds reductions and eliminated tables for problems that share tables.
 //
 // Results do not depend on it. One thread at a time may use a cache.
 #ifndef TOFU_SOLVER_SOLVE_CACHE_H_

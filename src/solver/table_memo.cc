@@ -46,7 +46,8 @@ struct Rows {
     return has_forbidden ? by_least : std::max(by_least, highest[w] - highest[x]);
   }
 
-  // That maximum, over the y that x allows; kForbidden if w forbids one of them.
+  // max over the y that x allows of cost(w, y) - cost(x, y); kForbidden if w forbids one
+  // of these y.
   int64_t Most(int w, int x) const {
     const int64_t* of_w = &cells[w * width];
     const int64_t* of_x = &cells[x * width];

@@ -1,4 +1,5 @@
-// What reductions make of tables, each combination once.
+// Remembers the results of reductions, so that each combination of tables is reduced
+// once.
 //
 // A network of equal layers gives a problem of thousands of tables of which few differ.
 // Equal tables share their cells here, so a change is looked up by the addresses of what
@@ -37,7 +38,7 @@ struct TableEnd {
 // The least over a variable's values for each pair of two others' values, and the value.
 struct LeastTable {
   SharedCells cost;        // [x * columns + y], at most kForbidden
-  std::vector<int> value;  // likewise
+  std::vector<int> value;  // [x * columns + y]
 };
 
 class TableMemo {

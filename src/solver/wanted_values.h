@@ -1,9 +1,8 @@
-// Which values can be part of a choice that costs less than a given one.
+// Finds the values that a choice of less than a given cost may have.
 //
 // Input:      a problem; the cost `top`.
-// Output:     [variable][value]: false only for values of which dual_ascent proves that
-// every
-//             choice with them costs `top` or more.
+// Output:     [variable][value]: false only where dual_ascent proves that every choice
+//             with this value costs `top` or more.
 // Errors:     none.
 // Complexity: `rounds` of two sweeps, O(cells) each.
 #ifndef TOFU_SOLVER_WANTED_VALUES_H_

@@ -1,4 +1,4 @@
-// What SoyBean's tilings leave of the ways to split an operator. Its tensors are cut by
+// Restricts the ways to split an operator to SoyBean's tilings. Its tensors are cut by
 // rows or by columns (the first two dimensions: batch and channels of an image) or whole.
 //
 // Rule:       a product of two inputs, each of which has an index that the other lacks

@@ -1,4 +1,4 @@
-// What a search minimises: the only place that tells objectives apart.
+// Defines what a search minimises. Nothing else tells objectives apart.
 //
 // The cost of a plan is a sum over its operators: of each operator by itself, and of each
 // slot, a tensor that it reads or produces. A model counts both, and a bound of a slot
@@ -32,7 +32,7 @@
 
 namespace tofu {
 
-// Which model to use. It is copied freely; `machine` must outlive the search.
+// Names the model to use. It is copied freely; `machine` must outlive the search.
 struct Objective {
   std::string name;                    // empty: "time" with a machine, else "bytes"
   const TimeModel* machine = nullptr;  // "time" needs it
@@ -58,15 +58,15 @@ class CostModel {
   virtual const char* unit() const = 0;  // "bytes", "ns"
 
   // Whether operators also cost something by themselves, less the more they are split.
-  // If not, no step can save what an earlier one costs, operators that are whole would
-  // seem free, and element-wise operators cost nothing where their tensors are cut alike.
+  // Where they do not, no step can save costs of an earlier one, whole operators would
+  // seem free, and element-wise operators whose tensors are cut alike cost nothing.
   virtual bool CountsOperators() const { return false; }
   // Whether slots of equal operators may differ in cost because of this.
   virtual bool MayOverlap(const OpSlot&) const { return false; }
   // Whether the terms of a sum may meet in some workers first.
   virtual bool HasRoutes() const { return false; }
 
-  // What SlotCost() needs besides the boxes of all steps; by default nothing.
+  // Input of SlotCost() besides the boxes of all steps; by default nothing.
   virtual GroupTiles TilesByStep(const Shape&, const Cuts&) const { return {}; }
   virtual TimedSplit SplitByStep(int /*node*/, const Cuts&) const { return {}; }
   virtual TimedSplit SplitOfPattern(int /*node*/, const OperatorRegions&,
@@ -74,22 +74,23 @@ class CostModel {
     return {};
   }
 
-  // Of one operator, without its slots.
+  // The cost of one operator without its slots.
   virtual int64_t OperatorCost(const TimedSplit&) const { return 0; }
   virtual int64_t SlotCost(int node, const OpSlot& slot, const CutOperator& split,
                            const CutTensor& tensor) const = 0;
-  // A bound of it where at least so many bytes are fetched.
+  // A bound of the slot's cost where at least so many bytes are fetched.
   virtual int64_t LeastSlotCost(const OpSlot& slot, int64_t least_bytes,
                                 const TimedSplit& split) const = 0;
-  // Of an element-wise class, all of whose tensors have these cuts or this pattern.
+  // The cost of an element-wise class, all of whose tensors have these cuts or this
+  // pattern.
   virtual int64_t ElementwiseCost(int op_class, const Cuts& tensor_cuts,
                                   bool is_pattern) const = 0;
 
-  // Of all operators of a class.
+  // The cost of all operators of a class.
   virtual int64_t ClassCost(const ClassCuts& cuts, int op_class) const = 0;
   virtual int64_t PlanCost(const ClassCuts& cuts) const = 0;
 
-  // Sets what the plan says of its objective, except the bound.
+  // Sets the plan's objective and prediction, except the bound.
   virtual void Describe(const ClassCuts& cuts, Plan* plan) const = 0;
 };
 

@@ -46,7 +46,7 @@ struct JointOptions {
 struct JointResult {
   int64_t lower_bound = 0;
   std::optional<SearchResult> found;
-  KnownProfiles known;  // those told apart, or none
+  KnownProfiles known;  // profiles that were told apart, or none
 };
 
 // The options of the search that bounds all plans by their profiles.
@@ -55,7 +55,7 @@ SearchOptions ProfileSearch(Deadline deadline);
 JointResult SearchJointly(const ClassCuts& given, const JointOptions& options,
                           PartitionSearcher* searcher);
 
-// The same as an improver: of at most `quick_cells` cells if the problem is a quick one.
+// SearchJointly as an improver. A quick problem may fill at most `quick_cells` cells.
 Solution ImproveJointly(const PlanProblem& problem, Solution best,
                         int64_t quick_cells = JointOptions().quick_cells);
 

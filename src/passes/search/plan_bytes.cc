@@ -8,7 +8,7 @@
 namespace tofu {
 namespace {
 
-// What the bytes of an operator class depend on.
+// Everything that the bytes of an operator class depend on.
 std::vector<int> KeyOf(const OpClass& op, const ClassCuts& cuts, int number) {
   std::vector<int> key = {op.signature};
   if (!op.elementwise) {

@@ -50,8 +50,8 @@ struct RecursiveOptions {
   // Holds the tables of earlier searches for these parts, restrictions and objective;
   // null: there are none.
   PartitionSearcher* searcher = nullptr;
-  // What an earlier search of this graph told apart, and then what this one did; null:
-  // not kept. What belongs to other parts is not used.
+  // Profiles that an earlier search of this graph told apart, replaced by this search's;
+  // null: not kept. Profiles of other parts are not used.
   KnownProfiles* known = nullptr;
   // Whether only small joint problems are solved.
   bool is_quick = false;

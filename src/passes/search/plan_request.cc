@@ -120,7 +120,7 @@ RecursiveOptions OptionsOf(const PlanRequest& request, const CoarseGraph& coarse
   recursive.given.operators.assign(coarse.operators.size(),
                                    Cuts(recursive.parts.size(), kFree));
   if (may_be_whole) {
-    // Where operators count, those that are whole do, too: nothing has to be forbidden.
+    // Where operators count, whole ones are not free, so nothing has to be forbidden.
     const bool counts = CountsOperators(request, coarse);
     recursive.restrictions.may_be_whole =
         counts ? std::vector<bool>(coarse.tensors.size(), true)

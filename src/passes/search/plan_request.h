@@ -1,5 +1,5 @@
-// What all stages of one search read: the graph, the user's options, the clock and who
-// watches.
+// Holds the input of all stages of one search: the graph, the user's options, the clock
+// and the callbacks.
 //
 // Errors:     UserError(kPlan) for invalid options.
 // Position:   made by make_plan.h and make_frontier.h, which list the stages.
@@ -37,11 +37,11 @@ struct PlanOptions {
   // Whether gradients and optimizer states are cut like their parameter where it stays
   // whole, too, as PyTorch's optimizers need.
   bool tie_updates = false;
-  // What the tiles of a worker may take at any moment, fetched regions not counted
+  // Bytes that a worker's tiles may take at any moment, without fetched regions
   // (memory_limit.h); 0: any size. Only for modes that improve steps.
   int64_t memory_limit_bytes = 0;
-  // Where it counts operators, allow_replication lets these stay whole, too: all workers
-  // compute the same.
+  // Where the objective counts operators, allow_replication lets operators stay whole,
+  // too: all workers compute the same.
   Objective objective;
   // Whether to decide once for what is partitioned alike (coalesce.h).
   bool coarsen = true;

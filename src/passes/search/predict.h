@@ -32,7 +32,7 @@ struct Prediction {
 Prediction PredictTime(const Graph& graph, const StrategyTable& table, const Plan& plan,
                        const TimeModel& model);
 
-// The same for classes and their cuts.
+// The prediction for classes and their cuts.
 Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
                           const CoarseGraph& coarse, const ClassCuts& cuts,
                           const std::vector<int>& parts, const TimeModel& model);

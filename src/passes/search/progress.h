@@ -1,4 +1,4 @@
-// What a search reports while it runs.
+// Reports of a search while it runs.
 #ifndef TOFU_PASSES_SEARCH_PROGRESS_H_
 #define TOFU_PASSES_SEARCH_PROGRESS_H_
 

@@ -8,7 +8,8 @@
 namespace tofu {
 namespace {
 
-// Also tensors that nothing reads: coarsening merges them, too.
+// Whether all inputs and outputs have the same cuts, unread outputs included: coarsening
+// merges them, too.
 bool CutsTensorsAlike(const Graph& graph, int node, const Plan& plan) {
   const Node& n = graph.nodes[node];
   const auto& first = plan.tensor_cuts[graph.first_entry[node]];

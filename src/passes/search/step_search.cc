@@ -307,7 +307,7 @@ ClassProfiles PartitionSearcher::WantedProfiles(const ClassCuts& given,
 }
 
 bool PartitionSearcher::TellApart(const ClassCuts& chosen, ExactProfiles* exact) {
-  bool are_new = exact->tensors.empty();  // those of one order, at least
+  bool are_new = exact->tensors.empty();  // profiles of one order, at least
   exact->tensors.resize(chosen.tensors.size(), nullptr);
   exact->operators.resize(chosen.operators.size(), nullptr);
   std::map<Shape, KindProfiles> of_shape;

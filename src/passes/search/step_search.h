@@ -48,7 +48,7 @@
 
 namespace tofu {
 
-// Which profiles (patterns.h) each class may have; none: all.
+// The profiles (patterns.h) that each class may have; none: all.
 struct ClassProfiles {
   std::vector<std::vector<Cuts>> tensors;    // [tensor class]
   std::vector<std::vector<Cuts>> operators;  // [operator class]
@@ -83,7 +83,8 @@ struct SearchOptions {
   int64_t top = kForbidden;             // only what costs less counts; of kBranch
   const MemoryLimit* memory = nullptr;  // null: no limit; only of kBranch
   double elimination_work = SolveOptions().elimination_work;  // of kBranch
-  // If fewer than all steps, patterns are chosen, and bytes are a bound (patterns.h).
+  // Steps whose order is decided. If they are not all, patterns are chosen, and the cost
+  // is a bound (patterns.h).
   size_t ordered = Cuts::kMaxSteps;
   const ClassProfiles* profiles = nullptr;  // null: all
   const ExactProfiles* exact = nullptr;     // null: none; only if no step is ordered
@@ -114,7 +115,7 @@ class PartitionSearcher {
   const CostModel& model() const { return *model_; }
 
   // `given` covers the first steps, or all.
-  // Where nothing costs less than the top, the lower bound says so.
+  // If nothing costs less than the top, the lower bound is the top.
   SearchResult Search(const ClassCuts& given, const SearchOptions& options);
 
   // The profiles of every tensor class that a plan of less than `top` bytes may have,
@@ -127,11 +128,12 @@ class PartitionSearcher {
   // apart. False if none was new: then the choices are a plan.
   bool TellApart(const ClassCuts& chosen, ExactProfiles* exact);
 
-  // What to tell apart from the start, given what an earlier search did; and the reverse.
+  // Profiles to tell apart from the start, by what an earlier search told apart; and the
+  // reverse.
   ExactProfiles ExactOf(const KnownProfiles& known);
   KnownProfiles KnownOf(const ExactProfiles& exact) const;
 
-  // What Search() solves, with as many alternatives as there are.
+  // The problem that Search() solves, without limits on alternatives.
   ChoiceProblem Problem(const ClassCuts& given);
 
  private:

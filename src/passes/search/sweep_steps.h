@@ -20,7 +20,7 @@ constexpr int kMaxSearches = 24;  // of all sweeps together
 Solution SweepSteps(const PlanProblem& problem, ClassCuts start, int sweeps,
                     int* searches_left, Solution best);
 
-// The same from the solution itself.
+// Sweeps kMaxSweeps times, from the best solution itself.
 Solution SweepSteps(const PlanProblem& problem, Solution best);
 
 }  // namespace tofu
