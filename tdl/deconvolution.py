@@ -63,7 +63,7 @@ def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
     n = len(kernel)
     strides, dilates = stride or (1,) * n, dilate or (1,) * n
     pads, ends = pad or (0,) * n, adj or (0,) * n
-    found = []
+    spreads = []
     for d, (size, k) in enumerate(zip(space, kernel)):
         full = strides[d] * (size - 1) + dilates[d] * (k - 1) + 1
         if any(target_shape or ()):
@@ -71,8 +71,8 @@ def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
             first = (full - target + 1) // 2
         else:
             first, target = pads[d], full - 2 * pads[d] + ends[d]
-        found.append(_Spread(k, strides[d], dilates[d], first, target))
-    return found
+        spreads.append(_Spread(k, strides[d], dilates[d], first, target))
+    return spreads
 
 
 def _check(layout):

@@ -36,8 +36,8 @@ def _deconvolution() -> list[Case]:
                 own = tuple(dataclasses.replace(each, dtype="float32") for each in inputs)
             cases.append(case("Deconvolution", *own, attrs=attrs, expect=expect))
             reads = "g0 i0 i1 i2" if bias else "g0 i0 i1"
-            found = "b ci co" if bias else backward
-            gradient = back("_backward_Deconvolution", reads, *inputs, attrs=attrs, expect=found)
+            expected = "b ci co" if bias else backward
+            gradient = back("_backward_Deconvolution", reads, *inputs, attrs=attrs, expect=expected)
             cases.append(gradient)
     return cases
 

@@ -13,7 +13,7 @@ def _multi_box() -> list[Case]:
     image, sizes = real(6, 3, 4, 2), {"sizes": "(0.5, 0.2)", "ratios": "(1, 2)"}
     anchors, labels = boxes(1, 4, 4), boxes(6, 3, 5, high=2)
     targets = anchors, labels, positive(6, 2, 4)
-    found = positive(6, 3, 4), real(6, 16), anchors
+    inputs = positive(6, 3, 4), real(6, 16), anchors
     name = "_contrib_MultiBox"
     return [
         case(f"{name}Prior", image, attrs=sizes, expect="", **_SINGLE),
@@ -21,8 +21,8 @@ def _multi_box() -> list[Case]:
         case(f"{name}Target", *targets, outputs=3, expect="n", **_SINGLE),
         # MXNet writes the last output only.
         back(f"_backward_{name}Target", "", *targets, outputs=3, skip=(0, 1), **_SINGLE),
-        case(f"{name}Detection", *found, expect="n", **_SINGLE),
-        back(f"_backward_{name}Detection", "g0 i0 i1 i2 o0", *found, **_SINGLE),
+        case(f"{name}Detection", *inputs, expect="n", **_SINGLE),
+        back(f"_backward_{name}Detection", "g0 i0 i1 i2 o0", *inputs, **_SINGLE),
     ]
 
 

@@ -114,9 +114,9 @@ def run_node(
         MXNetError: the operator does not run; of one written in Python, with what that raised.
     """
     key = tuple(Tensor(a.shape, str(a.dtype)) for a in inputs)
-    told = io.StringIO()
+    messages = io.StringIO()
     try:
-        with mx.util.np_shape(call.numpy), contextlib.redirect_stdout(told):
+        with mx.util.np_shape(call.numpy), contextlib.redirect_stdout(messages):
             executor, arrays = _bound(call, key)
             for k, array in enumerate(inputs):
                 mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"x{k}"])
@@ -128,7 +128,7 @@ def run_node(
     except mx.MXNetError as error:
         _bound.cache_clear()  # its arrays would raise this error again
         settle()
-        own_error = _OF_PYTHON.search(told.getvalue())
+        own_error = _OF_PYTHON.search(messages.getvalue())
         if own_error is None:
             raise
         raise mx.MXNetError(own_error.group(1).strip().splitlines()[-1]) from error
