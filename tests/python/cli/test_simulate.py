@@ -48,6 +48,7 @@ def test_the_times_of_the_document_agree(mlp: dict[str, Any]) -> None:
     assert path["longest"][0]["seconds"] == max(each["seconds"] for each in path["longest"])
     assert sum(link["bytes"] for link in mlp["links"]) > 0
     assert all(0 < link["busy_seconds"] <= step for link in mlp["links"])
+    assert [(link["name"], link["devices"]) for link in mlp["links"]] == [("NVLink", [0, 3])]
 
 
 def test_the_text_is_labelled_simulated() -> None:

@@ -63,6 +63,16 @@ TEST(Modes, NoRivalIsCheaperThanThePlan) {
   }
 }
 
+TEST(Modes, AllRowTakesTheFirstDimensionThatDivides) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {3, 4, 8});
+  example.Head(example.Elementwise("y", {x}), "output");
+  const Plan plan = PlanFor(&example, "allrow-greedy", 4);
+  for (const std::vector<int>& cuts : plan.tensor_cuts) {
+    EXPECT_EQ(cuts, (std::vector<int>{1, 1}));
+  }
+}
+
 TEST(Modes, RivalsKeepTheirRestrictions) {
   ExampleGraph example = Mlp(96, 48, 3);
   const std::vector<int> first = {0, 0, 0};

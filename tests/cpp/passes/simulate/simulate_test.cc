@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -199,6 +201,33 @@ TEST(Simulate, AFetchReadsItsOwnersTileOverTheLink) {
   ASSERT_EQ(simulation.operations.flows.size(), 2u);
   EXPECT_EQ(simulation.operations.flows[1].from, 0);
   EXPECT_EQ(simulation.operations.flows[1].to, 1);
+}
+
+TEST(Simulate, EveryPieceOfAFetchComesFromTheWorkerOfItsTile) {
+  Case fetch(3);
+  Node region;
+  for (int owner = 0; owner < 2; ++owner) {
+    Node publish;
+    publish.op = kPublishOp;
+    publish.name = "publish" + std::to_string(owner);
+    publish.inputs = {Variable(fetch.builder(), "tile" + std::to_string(owner), owner)};
+    region.inputs.push_back(
+        {fetch.builder()->Add(publish, owner, {{1}}, {kHandleDtype}), 0});
+  }
+  region.op = kMultiFetchOp;
+  region.name = "fetch";
+  region.num_outputs = 2;
+  region.attrs[kSpecAttr] =
+      "dtype=0 shape=24 remote=2 sources=8;16; pieces=0@0>0:8;1@0>8:16";
+  const NodeEntry at = {fetch.builder()->Add(region, 2, {{24}, {1}}, {0, kHandleDtype}),
+                        0};
+  const Simulation simulation = fetch.Run({at}, {});
+  std::map<int, double> bytes;  // that tiles' workers send, but for handles
+  for (const Flow& flow : simulation.operations.flows) {
+    EXPECT_EQ(flow.to, 2);
+    bytes[flow.from] = std::max(bytes[flow.from], flow.bytes);
+  }
+  EXPECT_EQ(bytes, (std::map<int, double>{{0, 32}, {1, 64}}));
 }
 
 TEST(Simulate, AFetchReadsOthersTilesInPlaceOverTheLinkToo) {
