@@ -8,7 +8,7 @@ import pytest
 
 import tofu
 from tofu import Max, Sum, TdlError
-from tofu.lang import Over, Reindex, lookup, op, parse_attribute
+from tofu.lang import Over, Reindex, lookup, op, parse_attribute, tracing
 
 HERE = str(Path(__file__).resolve())
 
@@ -370,3 +370,10 @@ def test_a_description_serves_more_operators() -> None:
     assert serving.names == ("_test_serving", "_test_served")
     with pytest.raises(TdlError, match=r"relu.*is already described at tdl/elementwise\.py"):
         serving.serves("relu")
+
+
+def test_the_parameters_of_a_callable_that_is_no_function() -> None:
+    class Body:
+        def __call__(self, i, j, *rest, only): ...
+
+    assert tracing._parameters(Body()) == (("i", "j"), ("only",), "rest")
