@@ -29,11 +29,8 @@ def description_of(op: str) -> Optional[Description]:
         ConfigError: a package or file with descriptions cannot be loaded.
         TdlError: a description in it is wrong.
     """
-    description = lookup(op)
-    if description is None:
-        load_described()
-        description = lookup(op)
-    return description
+    load_described()
+    return lookup(op)
 
 
 def is_random(op: str) -> bool:

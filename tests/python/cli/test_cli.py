@@ -3,6 +3,8 @@
 import importlib
 import importlib.util
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -175,6 +177,12 @@ def run_tofu(*args, cwd):
     return forked.run(["-m", "tofu", *args], cwd=cwd)
 
 
+def start_tofu(*args, cwd):
+    """Run tofu in a process of its own, in which nothing imports MXNet before the script does."""
+    words = [sys.executable, "-m", "tofu", *map(str, args)]
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
+
+
 def test_run_is_python_with_the_switch_on(tmp_path):
     script = tmp_path / "scripts" / "train.py"
     script.parent.mkdir()
@@ -226,11 +234,11 @@ def test_run_hands_on_what_steers_the_search(tmp_path):
         "print(*(os.environ.get('TOFU_' + key) for key in names))"
     )
     (tmp_path / "pins").write_text("v=1  # columns\n")
-    ran = run_tofu(
+    ran = start_tofu(
         "run", "--search=EqualChop", "--pin=w=0,1", "--pins=pins", "--strict", script, cwd=tmp_path
     )
     assert ran.stdout == "equalchop v=1 w=0,1 None None 1\n"
-    ran = run_tofu("run", "--pin=w=0,1", "--pins=pins", "--plan=a.plan", script, cwd=tmp_path)
+    ran = start_tofu("run", "--pin=w=0,1", "--pins=pins", "--plan=a.plan", script, cwd=tmp_path)
     assert ran.stdout == "None v=1 w=0,1 a.plan None None\n"
 
 
@@ -266,10 +274,10 @@ def test_every_option_of_run_reaches_the_script(tmp_path):
     options = {option: name for option, (name, _) in OPTIONS.items()}
     for left_out in ("PLAN", "SEARCH"):  # a plan is used instead of a search
         given = [option for option, name in options.items() if name != left_out]
-        ran = run_tofu("run", *given, script, cwd=tmp_path)
+        ran = start_tofu("run", *given, script, cwd=tmp_path)
         wanted = {name: value for name, value in expected.items() if name != left_out}
         assert json.loads(ran.stdout) == wanted
-    assert json.loads(run_tofu("run", script, cwd=tmp_path).stdout) == {}
+    assert json.loads(start_tofu("run", script, cwd=tmp_path).stdout) == {}
 
 
 def test_files_that_describe_are_added_to_those_of_the_environment(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -98,9 +99,14 @@ def run(folder, command):
         name, _, value = words.pop(0).partition("=")
         environ[name] = value
     program = {"python": [], "tofu": ["-m", "tofu"]}[words[0]]
-    ran = forked.run(
-        [*program, *words[1:]], cwd=folder, env=environ, stderr=subprocess.STDOUT, timeout=600
-    )
+    words = [*program, *words[1:]]
+    if "--processes" in words:  # these hand on open files, which forked processes do not have
+        ran = subprocess.run(
+            [sys.executable, *words], cwd=folder, env=environ, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=600, text=True, check=False,
+        )  # fmt: skip
+    else:
+        ran = forked.run(words, cwd=folder, env=environ, stderr=subprocess.STDOUT, timeout=600)
     return ran.returncode, ran.stdout
 
 

@@ -32,9 +32,8 @@ def commands():
 def folder(tmp_path_factory):
     """A copy of the example, and commands named python and tofu that run this tofu."""
     path = tmp_path_factory.mktemp("scale_columns")
-    (path / "examples").mkdir()
     for file in (ROOT / "examples").glob("scale_columns*"):
-        shutil.copy(file, path / "examples")
+        shutil.copy(file, path)
     (path / "bin").mkdir()
     for name, line in (("python", ""), ("tofu", "-m tofu")):
         program = path / "bin" / name
@@ -65,7 +64,7 @@ def test_the_commands_of_the_page(folder):
     last = shell(folder, verify).stdout.splitlines()[-1]
     assert last.startswith("1 operator, ") and ": 0 false, 0 missing, " in last
     assert "rounding only" in shell(folder, check).stdout
-    serial = shell(folder, "python examples/scale_columns.py").stdout
+    serial = shell(folder, "python scale_columns.py").stdout
     described = shell(folder, run)
     assert described.stdout == serial and serial.count("loss") == 3
     assert "TofuWarning" not in described.stderr

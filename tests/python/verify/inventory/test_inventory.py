@@ -173,7 +173,8 @@ def test_an_explanation_takes_a_split_out_of_the_missing() -> None:
     case = next(case for case in shipped_cases() if case.op == "size_array")
     verdict = check_operator("size_array", [case], 1)
     document = json.loads(operator_report.verdicts_document([verdict]))
-    assert set(document) == {"checked", "false", "missing", "explained", "skipped"}
+    kinds = {"checked", "false", "missing", "explained", "skipped"}
+    assert set(document) == {"format", "version", *kinds}
     assert document["false"] == document["missing"] == []
     reason = f"({EXPLAINED['size_array']})"
     assert all(f["detail"].endswith(reason) for f in document["explained"])
