@@ -238,6 +238,7 @@ def plan(
     parts: Sequence[int] = [],
     allow_replication: bool = False,
     tie_updates: bool = False,
+    equal_tiles: bool = False,
     memory_limit: int = 0,
     coarsen: bool = True,
     time_limit_s: float = 60,
@@ -259,6 +260,8 @@ def plan(
         allow_replication: whether tensors may stay whole where that is cheaper.
         tie_updates: whether gradients and optimizer states are cut like their parameter where
             it stays whole, too.
+        equal_tiles: whether all tiles of a tensor must have one size: steps cut only what
+            divides.
         memory_limit: the most bytes that the tiles of a worker may take at a time, fetched
             regions not counted; 0: any number. Only with modes that improve steps.
         coarsen: whether tensors and operators that are partitioned alike are decided once.
@@ -285,6 +288,7 @@ def plan_frontier(
     mode: str = "tofu",
     parts: Sequence[int] = [],
     tie_updates: bool = False,
+    equal_tiles: bool = False,
     searches: int,
     time_limit_s: float = 60,
     objective: str = "",
@@ -300,6 +304,7 @@ def plan_frontier(
         mode: one that improves steps, such as "tofu".
         parts: as for `plan`.
         tie_updates: as for `plan`.
+        equal_tiles: as for `plan`.
         objective: as for `plan`.
         time: as for `plan`.
         on_progress: as for `plan`.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-__all__ = ["Box", "piece"]
+__all__ = ["Box", "cuts_evenly", "piece"]
 
 Shape = tuple[int, ...]
 
@@ -70,3 +70,12 @@ def piece(span: tuple[int, int], parts: int, number: int) -> tuple[int, int]:
     size, larger = divmod(span[1] - span[0], parts)
     low = span[0] + size * number + min(number, larger)
     return low, low + size + (number < larger)
+
+
+def cuts_evenly(extent: int, parts: int) -> bool:
+    """Whether the largest piece holds at most a quarter more than the mean (``graph/box.h``).
+
+    >>> cuts_evenly(10, 4), cuts_evenly(10, 8), cuts_evenly(3, 4)
+    (True, False, False)
+    """
+    return extent >= parts and 4 * -(-extent // parts) * parts <= 5 * extent

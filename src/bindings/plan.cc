@@ -60,14 +60,16 @@ PlanOptions CommonOptions(int workers,
 SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   const std::map<std::string, std::vector<int>>& pins,
                   const std::string& mode, const std::vector<int>& parts,
-                  bool allow_replication, bool tie_updates, int64_t memory_limit,
-                  bool coarsen, double time_limit_s, const std::string& objective,
-                  const std::shared_ptr<TimeModel>& time, const PassFunction& on_pass,
+                  bool allow_replication, bool tie_updates, bool equal_tiles,
+                  int64_t memory_limit, bool coarsen, double time_limit_s,
+                  const std::string& objective, const std::shared_ptr<TimeModel>& time,
+                  const PassFunction& on_pass,
                   const std::optional<py::function>& on_progress) {
   PlanOptions options =
       CommonOptions(workers, pins, mode, parts, time_limit_s, {objective, time.get()});
   options.allow_replication = allow_replication;
   options.tie_updates = tie_updates;
+  options.equal_tiles = equal_tiles;
   options.memory_limit_bytes = memory_limit;
   options.coarsen = coarsen;
   const Interruptible interruptible;
@@ -80,14 +82,15 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
 py::dict SearchFrontier(const std::shared_ptr<GraphTable>& table, int workers,
                         const std::map<std::string, std::vector<int>>& pins,
                         const std::string& mode, const std::vector<int>& parts,
-                        bool tie_updates, int searches, double time_limit_s,
-                        const std::string& objective,
+                        bool tie_updates, bool equal_tiles, int searches,
+                        double time_limit_s, const std::string& objective,
                         const std::shared_ptr<TimeModel>& time,
                         const std::optional<py::function>& on_progress) {
   PlanOptions options =
       CommonOptions(workers, pins, mode, parts, time_limit_s, {objective, time.get()});
   options.allow_replication = true;
   options.tie_updates = tie_updates;
+  options.equal_tiles = equal_tiles;
   PlanFrontier frontier;
   {
     const Interruptible interruptible;
@@ -151,18 +154,22 @@ int64_t OperatorBytes(const TablePlan& plan, const std::vector<std::string>& ops
   return bytes;
 }
 
-// Whether some step replicates the tensor because no dimension divides there.
+// Whether some step replicates the tensor because no dimension has enough elements left.
 bool IsIndivisible(const TablePlan& plan, int entry) {
-  Shape left = plan.graph().shapes[entry];
+  const Shape& shape = plan.graph().shapes[entry];
+  CutExtents extents(shape);
   for (size_t step = 0; step < plan.plan.parts.size(); ++step) {
     const int parts = plan.plan.parts[step];
     const int cut = plan.plan.tensor_cuts[entry][step];
     if (cut != kReplicated) {
-      left[cut] /= parts;
-    } else if (std::none_of(left.begin(), left.end(),
-                            [&](int64_t extent) { return CanCut(extent, parts); })) {
-      return true;
+      extents.Cut(cut, parts);
+      continue;
     }
+    bool can_cut = false;
+    for (int dim = 0; dim < static_cast<int>(shape.size()); ++dim) {
+      can_cut = can_cut || extents.CanCut(dim, parts);
+    }
+    if (!can_cut) return true;
   }
   return false;
 }
@@ -292,6 +299,7 @@ void BindPlan(py::module_* module) {
               py::arg("parts") = defaults.parts,
               py::arg("allow_replication") = defaults.allow_replication,
               py::arg("tie_updates") = defaults.tie_updates,
+              py::arg("equal_tiles") = defaults.equal_tiles,
               py::arg("memory_limit") = defaults.memory_limit_bytes,
               py::arg("coarsen") = defaults.coarsen,
               py::arg("time_limit_s") = defaults.time_limit_s,
@@ -301,7 +309,8 @@ void BindPlan(py::module_* module) {
   module->def("plan_frontier", &SearchFrontier, py::arg("table"), py::kw_only(),
               py::arg("workers"), py::arg("pins") = defaults.pins,
               py::arg("mode") = defaults.mode, py::arg("parts") = defaults.parts,
-              py::arg("tie_updates") = defaults.tie_updates, py::arg("searches"),
+              py::arg("tie_updates") = defaults.tie_updates,
+              py::arg("equal_tiles") = defaults.equal_tiles, py::arg("searches"),
               py::arg("time_limit_s") = defaults.time_limit_s,
               py::arg("objective") = defaults.objective.name,
               py::arg("time") = py::none(), py::arg("on_progress") = py::none(),

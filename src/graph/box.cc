@@ -23,7 +23,13 @@ int64_t Evaluate(const AffineForm& form, const std::vector<Range>& ranges) {
 
 }  // namespace
 
-bool CanCut(int64_t extent, int parts) { return extent % parts == 0; }
+bool CanCut(int64_t extent, int parts) { return extent >= parts; }
+
+bool CutsEvenly(int64_t extent, int64_t parts) {
+  if (extent < parts) return false;
+  const int64_t largest = (extent + parts - 1) / parts;
+  return 4 * largest * parts <= 5 * extent;
+}
 
 Range Piece(const Range& range, int parts, int digit) {
   TOFU_CHECK(digit >= 0 && digit < parts) << "piece " << digit << " of " << parts;

@@ -19,12 +19,16 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// Whether a step of `parts` parts may cut what has this extent.
+// Whether every part gets something where a step of `parts` parts cuts this extent.
 bool CanCut(int64_t extent, int parts);
+
+// Whether the largest of `parts` pieces holds at most a quarter more than their mean.
+bool CutsEvenly(int64_t extent, int64_t parts);
 
 // Piece `digit` of `parts` contiguous pieces of a range. Where the range does not divide,
 // the first pieces have one element more than the others. So pieces of pieces have the
-// sizes of pieces cut at once, and worker 0 always holds a largest one.
+// sizes of pieces cut at once, worker 0 always holds a
+// largest one, and the last worker a smallest one.
 Range Piece(const Range& range, int parts, int digit);
 
 // Half-open: begin[d] <= index < end[d]. Empty if some extent is <= 0.

@@ -1,5 +1,7 @@
 #include "graph/cuts.h"
 
+#include <utility>
+
 #include "graph/box.h"
 
 namespace tofu {
@@ -7,10 +9,9 @@ namespace {
 
 class Enumerator {
  public:
-  Enumerator(const std::vector<int64_t>& extents, const std::vector<int>& candidates,
-             const Cuts& given, const std::vector<int>& parts, WholeStep whole,
-             size_t limit)
-      : extents_(extents),
+  Enumerator(CutExtents extents, const std::vector<int>& candidates, const Cuts& given,
+             const std::vector<int>& parts, WholeStep whole, size_t limit)
+      : extents_(std::move(extents)),
         candidates_(candidates),
         given_(given),
         parts_(parts),
@@ -25,16 +26,12 @@ class Enumerator {
   }
 
  private:
-  bool Divides(size_t step, int candidate) const {
-    return CanCut(extents_[candidate], parts_[step]);
-  }
-
   void Take(size_t step, int candidate) {
     cuts_[step] = candidate;
     if (candidate == kReplicated) return Step(step + 1);
-    extents_[candidate] /= parts_[step];
+    extents_.Cut(candidate, parts_[step]);
     Step(step + 1);
-    extents_[candidate] *= parts_[step];
+    extents_.Undo(candidate, parts_[step]);
   }
 
   void Step(size_t step) {
@@ -46,17 +43,24 @@ class Enumerator {
     }
     const int given = given_[step];
     if (given != kFree) {
-      if (given == kReplicated || Divides(step, given)) Take(step, given);
+      const bool can = given == kReplicated || extents_.CanCut(given, parts_[step]);
+      if (can) Take(step, given);
       return;
     }
     const size_t before = found_.size();
-    for (int candidate : candidates_) {
-      if (Divides(step, candidate)) Take(step, candidate);
+    for (const bool evenly : {true, false}) {
+      if (found_.size() > before) break;
+      for (int candidate : candidates_) {
+        if (extents_.CanCut(candidate, parts_[step]) &&
+            extents_.CutsEvenly(candidate, parts_[step]) == evenly) {
+          Take(step, candidate);
+        }
+      }
     }
     if (found_.size() == before || whole_ == WholeStep::kAlways) Take(step, kReplicated);
   }
 
-  std::vector<int64_t> extents_;
+  CutExtents extents_;
   const std::vector<int>& candidates_;
   const Cuts& given_;
   const std::vector<int>& parts_;
@@ -69,11 +73,30 @@ class Enumerator {
 
 }  // namespace
 
-std::vector<Cuts> EnumerateCuts(const std::vector<int64_t>& extents,
-                                const std::vector<int>& candidates, const Cuts& given,
-                                const std::vector<int>& parts, WholeStep whole,
-                                size_t limit, bool* complete) {
-  return Enumerator(extents, candidates, given, parts, whole, limit).Run(complete);
+bool CutExtents::CanCut(int dim, int parts) const {
+  return tofu::CanCut(left(dim), parts) && (!equal_parts_ || left(dim) % parts == 0);
+}
+
+bool CutExtents::CutsEvenly(int dim, int parts) const {
+  return CanCut(dim, parts) && tofu::CutsEvenly(extents_[dim], parts_[dim] * parts);
+}
+
+std::vector<int> CutExtents::Choices(const std::vector<int>& candidates,
+                                     int parts) const {
+  std::vector<int> even;
+  std::vector<int> possible;
+  for (int candidate : candidates) {
+    if (CutsEvenly(candidate, parts)) even.push_back(candidate);
+    if (CanCut(candidate, parts)) possible.push_back(candidate);
+  }
+  return even.empty() ? possible : even;
+}
+
+std::vector<Cuts> EnumerateCuts(CutExtents extents, const std::vector<int>& candidates,
+                                const Cuts& given, const std::vector<int>& parts,
+                                WholeStep whole, size_t limit, bool* complete) {
+  return Enumerator(std::move(extents), candidates, given, parts, whole, limit)
+      .Run(complete);
 }
 
 }  // namespace tofu

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -70,20 +71,46 @@ class Cuts {
 
 constexpr int kFree = -2;  // a step that is still to be decided
 
-// When a step may leave a tensor or an operator whole. A dimension that divides at
-// a step, but then no longer divides at a later step that must cut it, counts as one
-// that does not divide.
-enum class WholeStep { kOnlyWhenNothingDivides, kAlways };
+// When a step may leave a tensor or an operator whole. A dimension that can be cut at a
+// step, but then no longer at a later step that must cut it, counts as one that cannot.
+enum class WholeStep { kOnlyWhenNothingCanBeCut, kAlways };
 
-// Every way to fill the free steps of `given` from `candidates`, in
-// lexicographic order of the candidates (kReplicated last). A candidate is
-// possible at a step if the extent left by the earlier steps divides by
-// parts[step]; `given`'s own decisions must stay possible. If there are more than
-// `limit`, returns only some and sets *complete to false.
-std::vector<Cuts> EnumerateCuts(const std::vector<int64_t>& extents,
-                                const std::vector<int>& candidates, const Cuts& given,
-                                const std::vector<int>& parts, WholeStep whole,
-                                size_t limit, bool* complete);
+// Extents, and into how many parts the steps so far cut each. `equal_parts`: whether
+// all parts must have the same size.
+class CutExtents {
+ public:
+  explicit CutExtents(std::vector<int64_t> extents, bool equal_parts = false)
+      : extents_(std::move(extents)),
+        parts_(extents_.size(), 1),
+        equal_parts_(equal_parts) {}
+
+  // The smallest piece.
+  int64_t left(int dim) const { return extents_[dim] / parts_[dim]; }
+  // Whether one more step of so many parts leaves every part something.
+  bool CanCut(int dim, int parts) const;
+  // Whether the pieces are then of about the same size (box.h).
+  bool CutsEvenly(int dim, int parts) const;
+  void Cut(int dim, int parts) { parts_[dim] *= parts; }
+  void Undo(int dim, int parts) { parts_[dim] /= parts; }
+
+  // What a search considers for one more step: the candidates that it cuts evenly; if
+  // there is none, those that it can cut.
+  std::vector<int> Choices(const std::vector<int>& candidates, int parts) const;
+
+ private:
+  std::vector<int64_t> extents_;
+  std::vector<int64_t> parts_;
+  bool equal_parts_;
+};
+
+// Every way to fill the free steps of `given` from `candidates`, in lexicographic order
+// of the candidates (kReplicated last). A step takes the candidates that it cuts evenly;
+// those that it cuts otherwise only if none of them leads to an end. `given`'s own
+// decisions must stay possible. If there are more than `limit`, returns only some and
+// sets *complete to false.
+std::vector<Cuts> EnumerateCuts(CutExtents extents, const std::vector<int>& candidates,
+                                const Cuts& given, const std::vector<int>& parts,
+                                WholeStep whole, size_t limit, bool* complete);
 
 }  // namespace tofu
 

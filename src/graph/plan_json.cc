@@ -74,20 +74,20 @@ PlanStatus ReadStatus(const JsonCursor& root) {
   root.At("status").Fail("\"optimal\", \"steps-optimal\" or \"feasible\"");
 }
 
-Cuts ReadTensorCuts(const JsonCursor& cursor, Shape shape,
+Cuts ReadTensorCuts(const JsonCursor& cursor, const Shape& shape,
                     const std::vector<int>& parts) {
   CheckNumberOfSteps(cursor, parts);
+  CutExtents extents(shape);
   Cuts cuts;
   for (size_t i = 0; i < parts.size(); ++i) {
     const JsonCursor cut = cursor.At(static_cast<int>(i));
     cuts.push_back(static_cast<int>(cut.Int(-1, static_cast<int64_t>(shape.size()) - 1)));
     if (cuts.back() == kReplicated) continue;
-    int64_t& extent = shape[cuts.back()];
-    if (!CanCut(extent, parts[i])) {
-      cut.Fail("a dimension that divides by " + std::to_string(parts[i]) +
-               " at this step, or -1");
+    if (!extents.CanCut(cuts.back(), parts[i])) {
+      cut.Fail("a dimension with at least " + std::to_string(parts[i]) +
+               " elements left at this step, or -1");
     }
-    extent /= parts[i];
+    extents.Cut(cuts.back(), parts[i]);
   }
   return cuts;
 }
@@ -105,21 +105,21 @@ Cuts ReadOperatorCuts(const JsonCursor& cursor, const Graph& graph, int node,
                       const StrategyTable& table, const std::vector<int>& parts) {
   CheckNumberOfSteps(cursor, parts);
   const StrategyRow* row = table.row(node);
-  std::vector<int64_t> extents;
+  std::vector<int64_t> whole;
   for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
-    extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
+    whole.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
   }
+  CutExtents extents(std::move(whole));
   Cuts cuts;
   for (size_t i = 0; i < parts.size(); ++i) {
     const JsonCursor cut = cursor.At(static_cast<int>(i));
     cuts.push_back(ReadVarName(cut, row));
     if (cuts.back() == kReplicated) continue;
-    int64_t& extent = extents[cuts.back()];
-    if (!CanCut(extent, parts[i])) {
-      cut.Fail("a variable whose extent divides by " + std::to_string(parts[i]) +
-               " at this step, or null");
+    if (!extents.CanCut(cuts.back(), parts[i])) {
+      cut.Fail("a variable with at least " + std::to_string(parts[i]) +
+               " values left at this step, or null");
     }
-    extent /= parts[i];
+    extents.Cut(cuts.back(), parts[i]);
   }
   return cuts;
 }

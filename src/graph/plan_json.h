@@ -33,7 +33,8 @@ const char* StatusText(PlanStatus status);
 PlanStatus ReadStatus(const JsonCursor& root);
 
 // One cut per step, each of a dimension that divides there.
-Cuts ReadTensorCuts(const JsonCursor& cursor, Shape shape, const std::vector<int>& parts);
+Cuts ReadTensorCuts(const JsonCursor& cursor, const Shape& shape,
+                    const std::vector<int>& parts);
 
 // Names of variables, null for kReplicated.
 OrderedJson OperatorCutsJson(const StrategyRow* row, const Cuts& cuts);

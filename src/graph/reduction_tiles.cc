@@ -14,18 +14,28 @@ namespace {
 TileSplits SplitFrom(size_t first, Shape extents, const std::vector<SharedStep>& steps) {
   TileSplits splits;
   for (const SharedStep& step : steps) {
-    for (size_t i = 0; i < extents.size(); ++i) {
-      const size_t d = (first + i) % extents.size();
-      if (!CanCut(extents[d], step.parts)) continue;
-      extents[d] /= step.parts;
-      splits.push_back({step.step, static_cast<int>(d)});
-      break;
-    }
+    const int dim = DimensionToSplit(first, step.parts, extents);
+    if (dim < 0) continue;
+    extents[dim] /= step.parts;
+    splits.push_back({step.step, dim});
   }
   return splits;
 }
 
 }  // namespace
+
+int DimensionToSplit(size_t first, int parts, const Shape& extents) {
+  for (const bool divides : {true, false}) {
+    for (size_t i = 0; i < extents.size(); ++i) {
+      const size_t d = (first + i) % extents.size();
+      if (divides ? CanCut(extents[d], parts) && extents[d] % parts == 0
+                  : CanCut(extents[d], parts)) {
+        return static_cast<int>(d);
+      }
+    }
+  }
+  return -1;
+}
 
 std::vector<TileSplits> ReductionTilings(const Shape& tile,
                                          const std::vector<SharedStep>& steps) {

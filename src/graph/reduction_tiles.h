@@ -3,7 +3,7 @@
 //
 // If k workers hold terms of a tile of S bytes, and all of them need the tile, each
 // could fetch k - 1 terms: k * (k - 1) * S bytes in all. In pieces it is (k - 1) * S to
-// reduce and (k - 1) * S to gather. The pieces may lie along any dimension that divides.
+// reduce and (k - 1) * S to gather. The pieces may lie along any dimension.
 // Which one fetches least depends on what each worker has produced, so callers compare
 // all tilings, and the reduction of the whole tile by everyone, by their bytes
 // (cost.h, plan_output.h).
@@ -12,6 +12,7 @@
 #ifndef TOFU_GRAPH_REDUCTION_TILES_H_
 #define TOFU_GRAPH_REDUCTION_TILES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -38,11 +39,15 @@ struct SharedStep {
   bool reduces = false;  // they hold different terms
 };
 
-// The ways to divide a tile of these extents over `steps`, without equal ones. Each
-// begins with another dimension, and takes the next one that divides when it no longer
-// does, so the pieces' extents depend on the steps' parts alone, not on their order.
-// Steps that reduce nothing are outermost: there a worker's piece can lie within what it
-// has produced. None if no dimension divides.
+// The dimension to divide by `parts`: `first` or the next one that divides evenly; if
+// none does, `first` or the next one that has an element for every part; else -1.
+int DimensionToSplit(size_t first, int parts, const Shape& extents);
+
+// The ways to divide tiles over `steps`, of which the smallest has these extents, without
+// equal ones. Each begins with another dimension (DimensionToSplit), so the pieces'
+// extents depend on the steps' parts alone, not on their order. Steps that reduce nothing
+// are outermost: there a worker's piece can lie within what it has produced. None if the
+// smallest tile has too few elements in every dimension.
 std::vector<TileSplits> ReductionTilings(const Shape& tile,
                                          const std::vector<SharedStep>& steps);
 

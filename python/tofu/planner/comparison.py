@@ -178,7 +178,7 @@ def _time_advice(alternatives: Sequence[Alternative]) -> list[str]:
 
 
 def _workers_advice(best: dict[tuple[int, bool], Alternative]) -> list[str]:
-    """Lines on numbers of workers that divide nothing, and on those that would do better."""
+    """Lines on numbers of workers that divide next to nothing, and on better ones."""
     whole = [each for (_, free), each in best.items() if not free]
     bad = [each.workers for each in whole if each.whole_share >= _MOSTLY_WHOLE]
     good = [each.workers for each in whole if each.whole_share < _MOSTLY_WHOLE]
@@ -186,8 +186,9 @@ def _workers_advice(best: dict[tuple[int, bool], Alternative]) -> list[str]:
     if bad:
         shown = " and ".join(map(str, bad))
         lines.append(
-            f"{shown} workers: most bytes stay whole on every worker, as nothing divides by that"
-            + (f"; {' or '.join(map(str, good))} divide them" if good else "; try 2, 4 or 8")
+            f"{shown} workers: most bytes stay whole on every worker, as most tensors have no "
+            "dimension for so many parts"
+            + (f"; {' or '.join(map(str, good))} workers divide them" if good else "")
         )
     for each in whole:
         larger = [

@@ -120,7 +120,8 @@ def _no_use(current: Estimate, least: Optional[Estimate]) -> str:
     reason = f"holds no less than {least.workers} worker{'s' * (least.workers > 1)}"
     if sum(current.plan.replicated_bytes().values()) < _MOSTLY_WHOLE * current.plan.tensor_bytes:
         return reason
-    return f"{reason}, as most bytes do not divide by {' x '.join(map(str, current.plan.parts))}"
+    parts = " x ".join(map(str, current.plan.parts))
+    return f"{reason}, as most tensors have no dimension for {parts} parts"
 
 
 # --- limits -----------------------------------------------------------------------------

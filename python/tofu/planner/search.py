@@ -299,6 +299,7 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
             mode=options.mode,
             parts=options.parts,
             tie_updates=options.tie_updates,
+            equal_tiles=options.equal_tiles,
             searches=searches,
             time_limit_s=options.limit_s,
             **arguments,

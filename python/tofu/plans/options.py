@@ -40,6 +40,8 @@ class SearchOptions:
             what a memory limit leaves (tofu.planner.limits).
         tie_updates: whether gradients and optimizer states are cut like their parameter where
             it stays whole, too.
+        equal_tiles: whether all tiles of a tensor must have one size: steps cut only what
+            divides.
     """
 
     mode: str = "tofu"
@@ -53,6 +55,7 @@ class SearchOptions:
     memory_limit_bytes: Optional[int] = None
     keep_fetched_bytes: Optional[int] = 0
     tie_updates: bool = False
+    equal_tiles: bool = False
 
     @classmethod
     def of(cls, config: Config, time_limit_s: Optional[float] = None) -> SearchOptions:
@@ -88,6 +91,8 @@ class SearchOptions:
             changed["allow_replication"] = True
         if self.tie_updates:
             changed["tie_updates"] = True
+        if self.equal_tiles:
+            changed["equal_tiles"] = True
         if self.memory_limit_bytes is not None:
             changed["memory_limit"] = self.memory_limit_bytes
         if not self.coarsen:

@@ -72,12 +72,12 @@ class TensorPlan:
         return REPLICATED in self.cuts
 
     def indivisible(self, parts: Sequence[int]) -> bool:
-        """Whether some step replicates it because no dimension divides there."""
+        """Whether some step replicates it because no dimension has an element for each part."""
         left = list(self.shape)
         for cut, count in zip(self.cuts, parts):
             if cut != REPLICATED:
                 left[cut] //= count
-            elif all(extent % count for extent in left):
+            elif all(extent < count for extent in left):
                 return True
         return False
 

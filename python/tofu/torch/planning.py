@@ -137,8 +137,11 @@ def planning_of(
 
 
 def own_options(options: SearchOptions, parts: tuple[int, ...]) -> SearchOptions:
-    """Adapts options to these steps: PyTorch's optimizers update parameters where they are kept."""
-    return dataclasses.replace(options, parts=parts, tie_updates=True)
+    """Adapts options to these steps and to PyTorch.
+
+    Its optimizers update parameters where they are kept, and ranks exchange tiles of one size.
+    """
+    return dataclasses.replace(options, parts=parts, tie_updates=True, equal_tiles=True)
 
 
 def planned_as(planning: Planning, found: Plan) -> TorchPlan:

@@ -36,7 +36,8 @@ class OutputPlanner {
   OutputFetches Run(const std::vector<Box>& tiles) const {
     OutputFetches best = Directly(tiles);
     int64_t least = Elements(best);
-    for (const TileSplits& splits : Tilings(tiles[0])) {
+    // The last worker holds a smallest tile (box.h).
+    for (const TileSplits& splits : Tilings(tiles.back())) {
       OutputFetches found = InPieces(tiles, splits);
       const int64_t elements = Elements(found);
       if (elements >= least) continue;

@@ -102,7 +102,7 @@ std::vector<Box> RoutePieces(const std::string& name, std::vector<Box> regions,
     for (const TileSplit& split : splits) {
       const int64_t extent = regions[w].end[split.dim] - regions[w].begin[split.dim];
       CheckRoute(CanCut(extent, parts[split.step]), name,
-                 "a stop along a dimension that does not divide");
+                 "a stop along a dimension with too few elements");
       regions[w] = PieceBox(regions[w], {split}, parts, digits);
     }
   }

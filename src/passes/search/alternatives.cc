@@ -13,7 +13,7 @@ namespace tofu {
 namespace {
 
 WholeStep Whole(bool may_be_whole) {
-  return may_be_whole ? WholeStep::kAlways : WholeStep::kOnlyWhenNothingDivides;
+  return may_be_whole ? WholeStep::kAlways : WholeStep::kOnlyWhenNothingCanBeCut;
 }
 
 bool IsReduced(const StrategyRow& row, int var) {
@@ -22,25 +22,23 @@ bool IsReduced(const StrategyRow& row, int var) {
       [var](const OutputAccess& output) { return output.reduce.count(var) > 0; });
 }
 
-// Whether some free step reduces an output although another variable divides.
-bool ReducesNeedlessly(const StrategyRow& row, std::vector<int64_t> extents,
-                       const Cuts& given, const Cuts& cuts,
-                       const std::vector<int>& parts) {
+// Whether some free step reduces an output although it cuts another variable evenly.
+bool ReducesNeedlessly(const StrategyRow& row, CutExtents extents, const Cuts& given,
+                       const Cuts& cuts, const std::vector<int>& parts) {
   for (size_t i = 0; i < cuts.size(); ++i) {
     if (cuts[i] == kReplicated) continue;
     if (given[i] == kFree && IsReduced(row, cuts[i])) {
       for (int var : row.splittable) {
-        if (!IsReduced(row, var) && CanCut(extents[var], parts[i])) return true;
+        if (!IsReduced(row, var) && extents.CutsEvenly(var, parts[i])) return true;
       }
     }
-    extents[cuts[i]] /= parts[i];
+    extents.Cut(cuts[i], parts[i]);
   }
   return false;
 }
 
-void DropReductions(const StrategyRow& row, const std::vector<int64_t>& extents,
-                    const Cuts& given, const std::vector<int>& parts,
-                    std::vector<Cuts>* all) {
+void DropReductions(const StrategyRow& row, const CutExtents& extents, const Cuts& given,
+                    const std::vector<int>& parts, std::vector<Cuts>* all) {
   std::vector<Cuts> kept;
   for (const Cuts& cuts : *all) {
     if (!ReducesNeedlessly(row, extents, given, cuts, parts)) kept.push_back(cuts);
@@ -48,9 +46,9 @@ void DropReductions(const StrategyRow& row, const std::vector<int64_t>& extents,
   if (!kept.empty()) *all = std::move(kept);
 }
 
-std::vector<Cuts> AlikeCuts(const std::vector<int64_t>& extents,
-                            const std::vector<int>& candidates, const Cuts& given,
-                            const std::vector<int>& parts, bool may_be_whole) {
+std::vector<Cuts> AlikeCuts(const CutExtents& extents, const std::vector<int>& candidates,
+                            const Cuts& given, const std::vector<int>& parts,
+                            bool may_be_whole) {
   std::vector<int> firsts = candidates;
   if (may_be_whole || candidates.empty()) firsts.push_back(kReplicated);
   std::vector<Cuts> found;
@@ -119,6 +117,19 @@ bool HasDiagonal(const std::vector<DimAccess>& dims, const StrategyRow& row) {
                                       CoefficientOf(var, access.hi) != 0);
            }) > 1;
   });
+}
+
+// `first` and then the candidates, those that one more step cuts evenly before the
+// others; at last kReplicated.
+std::vector<int> Preferred(const CutExtents& left, const std::vector<int>& candidates,
+                           int first, int parts) {
+  if (first == kReplicated) return {kReplicated};
+  std::vector<int> preferred = {first};
+  preferred.insert(preferred.end(), candidates.begin(), candidates.end());
+  std::stable_partition(preferred.begin(), preferred.end(),
+                        [&](int candidate) { return left.CutsEvenly(candidate, parts); });
+  preferred.push_back(kReplicated);
+  return preferred;
 }
 
 }  // namespace
@@ -200,21 +211,22 @@ bool MaySkipElements(const Graph& graph, const StrategyRow& row, int node) {
   return false;
 }
 
-Cuts FillAlike(const std::vector<int64_t>& extents, const std::vector<int>& candidates,
-               int first, Cuts given, const std::vector<int>& parts) {
-  std::vector<int> preferred = {first};
-  preferred.insert(preferred.end(), candidates.begin(), candidates.end());
-  preferred.push_back(kReplicated);
-  for (int& cut : given) {
-    if (cut != kFree) continue;
-    for (int candidate : preferred) {
-      cut = candidate;
-      bool complete = true;
-      if (!EnumerateCuts(extents, {}, given, parts, WholeStep::kAlways, 1, &complete)
-               .empty()) {
-        break;
+Cuts FillAlike(const CutExtents& extents, const std::vector<int>& candidates, int first,
+               Cuts given, const std::vector<int>& parts) {
+  CutExtents left = extents;
+  for (size_t step = 0; step < given.size(); ++step) {
+    int& cut = given[step];
+    if (cut == kFree) {
+      for (int candidate : Preferred(left, candidates, first, parts[step])) {
+        cut = candidate;
+        bool complete = true;
+        if (!EnumerateCuts(extents, {}, given, parts, WholeStep::kAlways, 1, &complete)
+                 .empty()) {
+          break;
+        }
       }
     }
+    if (cut != kReplicated) left.Cut(cut, parts[step]);
   }
   return given;
 }
@@ -224,11 +236,12 @@ std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
                                      const Restrictions& restrictions, bool may_be_whole,
                                      size_t limit, bool* complete) {
   const std::vector<int> dims = DimensionsOf(shape, restrictions);
+  const CutExtents extents(shape, restrictions.equal_tiles);
   *complete = true;
   if (restrictions.same_dimension) {
-    return AlikeCuts(shape, dims, given, parts, may_be_whole);
+    return AlikeCuts(extents, dims, given, parts, may_be_whole);
   }
-  return EnumerateCuts(shape, dims, given, parts, Whole(may_be_whole), limit, complete);
+  return EnumerateCuts(extents, dims, given, parts, Whole(may_be_whole), limit, complete);
 }
 
 std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& table,
@@ -237,7 +250,7 @@ std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& 
                                        const Restrictions& restrictions, size_t limit,
                                        bool* complete) {
   const SplitVariables variables = VariablesOf(graph, table, node, restrictions);
-  const std::vector<int64_t>& extents = variables.extents;
+  const CutExtents extents(variables.extents, restrictions.equal_tiles);
   const std::vector<int>& candidates = variables.candidates;
   const auto mixes = [&](const Cuts& cuts) { return !ReducesOneWay(variables, cuts); };
   *complete = true;

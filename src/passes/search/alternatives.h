@@ -17,7 +17,7 @@
 namespace tofu {
 
 struct Restrictions {
-  // [tensor class]: may stay whole at any step, not only if nothing divides;
+  // [tensor class]: may stay whole at any step, not only if nothing can be cut;
   // empty: none may.
   std::vector<bool> may_be_whole;
   // Operators may, too: all workers of the step compute the same. Not those of random
@@ -26,11 +26,14 @@ struct Restrictions {
   // Those that compute nothing may.
   bool moves_may_be_whole = false;
   // No operator is split along a variable that reduces an output, unless no other
-  // variable divides.
+  // variable can be cut evenly.
   bool forbid_output_reduction = false;
-  // One dimension, or variable, for all free steps. If it divides no further, the
-  // first one that does takes its place.
+  // One dimension, or variable, for all free steps. If it can be cut no further, the
+  // first one that can takes its place.
   bool same_dimension = false;
+  // A step cuts only what divides, so that all tiles have one size, as PyTorch's programs
+  // need.
+  bool equal_tiles = false;
   // Tensors are cut along their first two dimensions only, and operators split along
   // those of basic_tilings.h.
   bool basic_tilings = false;
@@ -60,17 +63,18 @@ bool MayMixReductions(const StrategyRow& row);
 // operator may skip elements, as windows narrower than their stride do, or a slice.
 bool MaySkipElements(const Graph& graph, const StrategyRow& row, int node);
 
-// `given` with every free step cutting `first`; if that does not divide, the first of
-// `candidates` that does; kReplicated if none does.
-Cuts FillAlike(const std::vector<int64_t>& extents, const std::vector<int>& candidates,
-               int first, Cuts given, const std::vector<int>& parts);
+// `given` with every free step cutting `first`; if a step does not cut that evenly, the
+// first of `candidates` that it does; then what it can cut at all, in the same order;
+// kReplicated if that is nothing, or `first`.
+Cuts FillAlike(const CutExtents& extents, const std::vector<int>& candidates, int first,
+               Cuts given, const std::vector<int>& parts);
 
 std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
                                      const std::vector<int>& parts,
                                      const Restrictions& restrictions, bool may_be_whole,
                                      size_t limit, bool* complete);
 
-// Whole only if nothing divides; leaves out alternatives that would combine the parts
+// Whole only if nothing can be cut; leaves out alternatives that would combine the parts
 // of one output in several ways.
 std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& table,
                                        int node, const Cuts& given,

@@ -266,12 +266,17 @@ int64_t Sum(const GroupBoxes& a, const GroupBoxes& b, const Shape* most = nullpt
   return sum;
 }
 
-// The most that [begin, end) shares with one tile of a grid.
-int64_t GridOverlap(int64_t begin, int64_t end, int64_t tile) {
-  if (begin >= end) return 0;
-  const int64_t next = (begin / tile + 1) * tile;  // where the first one ends
-  if (end <= next) return end - begin;
-  return std::max(next - begin, std::min(end - next, tile));
+// The least or most of the intervals' lengths in each dimension.
+template <typename Better>
+Shape Sides(const GroupBoxes& boxes, Better better) {
+  Shape sides;
+  for (const Intervals& dim : boxes.dims) {
+    int64_t& side = sides.emplace_back(dim.end[0] - dim.begin[0]);
+    for (size_t i = 1; i < dim.begin.size(); ++i) {
+      side = better(side, dim.end[i] - dim.begin[i]);
+    }
+  }
+  return sides;
 }
 
 }  // namespace
@@ -339,14 +344,11 @@ int64_t SumOverlapWithin(const GroupBoxes& reader, const GroupBoxes& holder, siz
 }
 
 Shape LongestSides(const GroupBoxes& boxes) {
-  Shape sides;
-  for (const Intervals& dim : boxes.dims) {
-    int64_t& longest = sides.emplace_back(0);
-    for (size_t i = 0; i < dim.begin.size(); ++i) {
-      longest = std::max(longest, dim.end[i] - dim.begin[i]);
-    }
-  }
-  return sides;
+  return Sides(boxes, [](int64_t a, int64_t b) { return std::max(a, b); });
+}
+
+Shape ShortestSides(const GroupBoxes& boxes) {
+  return Sides(boxes, [](int64_t a, int64_t b) { return std::min(a, b); });
 }
 
 TileOverlap::TileOverlap(const GroupBoxes& boxes) : boxes_(boxes) {
@@ -370,20 +372,20 @@ TileOverlap::TileOverlap(const GroupBoxes& boxes) : boxes_(boxes) {
   free_groups_ = static_cast<int64_t>(NumDigits(~used, boxes.parts));
 }
 
-int64_t TileOverlap::Most(const Shape& tile) {
+int64_t TileOverlap::Most(const TileGrid& tiles) {
   int64_t product = free_groups_;
   for (Component& component : components_) {
-    const auto is_known = [&](const std::pair<Shape, int64_t>& known) {
+    const auto is_known = [&](const auto& known) {
       for (size_t i = 0; i < component.dims.size(); ++i) {
-        if (known.first[i] != tile[component.dims[i]]) return false;
+        if (!(known.first[i] == tiles.side(component.dims[i]))) return false;
       }
       return true;
     };
     auto known = std::find_if(component.known.begin(), component.known.end(), is_known);
     if (known == component.known.end()) {
-      Shape sizes;
-      for (size_t d : component.dims) sizes.push_back(tile[d]);
-      component.known.emplace_back(std::move(sizes), Sum(component, tile));
+      std::vector<GridSide> sides;
+      for (size_t d : component.dims) sides.push_back(tiles.side(d));
+      component.known.emplace_back(std::move(sides), Sum(component, tiles));
       known = component.known.end() - 1;
     }
     product *= known->second;
@@ -391,7 +393,7 @@ int64_t TileOverlap::Most(const Shape& tile) {
   return product;
 }
 
-int64_t TileOverlap::Sum(const Component& component, const Shape& tile) const {
+int64_t TileOverlap::Sum(const Component& component, const TileGrid& tiles) const {
   thread_local std::vector<Lengths> lengths;  // as in Sum() of boxes
   size_t count = component.dims.size();
   if (lengths.size() < count) lengths.resize(count);
@@ -401,8 +403,9 @@ int64_t TileOverlap::Sum(const Component& component, const Shape& tile) const {
     Lengths& most = lengths[k];
     most.steps = dim.steps & ~boxes_.first_only;
     most.values.clear();
+    const std::vector<int64_t> shared = tiles.side(d).MostShared(dim.begin, dim.end);
     for (int i : *Project(dim.steps, dim.steps, boxes_.first_only, boxes_.parts)) {
-      most.values.push_back(GridOverlap(dim.begin[i], dim.end[i], tile[d]));
+      most.values.push_back(shared[static_cast<size_t>(i)]);
     }
   }
   return SumComponent(&lengths, 0, &count, boxes_.parts);
@@ -487,7 +490,7 @@ OutputWay OperatorRegions::CheapestWay(int index, const GroupBoxes& tiles) const
   OutputWay way{output.copies * tiles.volume - SumOverlap(output.boxes, tiles), {}};
   StepSet cut = 0;
   for (const Intervals& dim : tiles.dims) cut |= dim.steps;
-  for (TileSplits& splits : Tilings(index, LongestSides(tiles), ~cut)) {
+  for (TileSplits& splits : Tilings(index, ShortestSides(tiles), ~cut)) {
     const GroupBoxes pieces = Pieces(tiles, splits);
     const int64_t elements = ElementsInPieces(
         output.copies, pieces.volume, SumOverlap(output.boxes, pieces), tiles.volume);
@@ -496,22 +499,32 @@ OutputWay OperatorRegions::CheapestWay(int index, const GroupBoxes& tiles) const
   return way;
 }
 
-int64_t OperatorRegions::LeastOutputElements(int index, const Shape& tile, int64_t volume,
-                                             StepSet whole, int64_t shared,
-                                             TileOverlap* overlap) const {
+int64_t OperatorRegions::LeastOutputElements(int index, const TileGrid& tiles,
+                                             int64_t volume, StepSet whole,
+                                             int64_t shared, TileOverlap* overlap) const {
   const Slot& output = outputs_[index];
   int64_t least = output.copies * volume - shared;
-  for (const TileSplits& splits : Tilings(index, tile, whole)) {
-    Shape piece = tile;
+  for (const TileSplits& splits : Tilings(index, tiles.ShortestSides(), whole)) {
     int64_t pieces = volume;
-    for (const TileSplit& split : splits) {
-      piece[split.dim] /= output.boxes.parts[split.step];
-      pieces /= output.boxes.parts[split.step];
-    }
-    least = std::min(
-        least, ElementsInPieces(output.copies, pieces, overlap->Most(piece), volume));
+    for (const TileSplit& split : splits) pieces /= output.boxes.parts[split.step];
+    const int64_t most = overlap->Most(PieceGrid(index, tiles, splits));
+    least = std::min(least, ElementsInPieces(output.copies, pieces, most, volume));
   }
   return least;
+}
+
+TileGrid OperatorRegions::PieceGrid(int index, TileGrid tiles,
+                                    const TileSplits& splits) const {
+  const StepParts& parts = outputs_[index].boxes.parts;
+  for (const TileSplit& split : splits) {
+    const bool is_unlike =
+        std::any_of(splits.begin(), splits.end(), [&](const TileSplit& other) {
+          return other.dim == split.dim && parts[other.step] != parts[split.step];
+        });
+    if (is_unlike) tiles.side(split.dim).ForgetBounds();
+    tiles.side(split.dim).Cut(parts[split.step]);
+  }
+  return tiles;
 }
 
 int64_t OperatorRegions::LeastSumElements(int index, int64_t volume,

@@ -31,12 +31,11 @@
 // largest component instead of all G groups. If a step gives only digit 0 a box, its
 // digit is 0 instead of summed.
 //
-// Least bytes. Whatever the order in which steps of equal parts cut a tensor, its
-// tiles have one size and lie on a grid. A box N shares with a tile at most
+// Least bytes. Whatever the order in which neighbouring steps of equal parts cut a
+// tensor, its tiles lie on one grid (tile_grid.h). A box N shares with a tile at most
 //   product over d of (the most that N's interval shares with one of the grid's),
 // which is summed over the groups as above: a bound of the overlap for every order. It
-// holds for pieces of a reduced tile too, which lie on a finer grid and whose sizes do
-// not depend on the order either.
+// holds for pieces of a reduced tile too, which lie on a finer grid.
 //
 // Complexity: O(rank * digits of the largest component) time per slot, O(rank) times
 //             that for a reduced output whose tile several groups own; O(rank) if no step
@@ -54,6 +53,7 @@
 #include "graph/graph.h"
 #include "graph/reduction_tiles.h"
 #include "graph/strategy_table.h"
+#include "graph/tile_grid.h"
 
 namespace tofu {
 
@@ -103,25 +103,26 @@ int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b, const Shape& most);
 int64_t SumOverlapWithin(const GroupBoxes& reader, const GroupBoxes& holder, size_t steps,
                          const Shape* most = nullptr);
 
-// The longest interval of each dimension.
+// The longest interval of each dimension, and the shortest.
 Shape LongestSides(const GroupBoxes& boxes);
+Shape ShortestSides(const GroupBoxes& boxes);
 
-// The most that the groups' boxes can share with tiles of a given size, wherever on
-// their grid the tiles lie. Remembers what it has summed; `boxes` must outlive it.
+// The most that the groups' boxes can share with tiles, wherever on their grid the tiles
+// lie. Remembers what it has summed; `boxes` must outlive it.
 class TileOverlap {
  public:
   explicit TileOverlap(const GroupBoxes& boxes);
 
-  int64_t Most(const Shape& tile);
+  int64_t Most(const TileGrid& tiles);
 
  private:
-  // Dimensions that share steps, and the sums known: by the tile's sizes there.
+  // Dimensions that share steps, and the sums known: by the grid's sides there.
   struct Component {
     std::vector<size_t> dims;
-    std::vector<std::pair<Shape, int64_t>> known;
+    std::vector<std::pair<std::vector<GridSide>, int64_t>> known;
   };
 
-  int64_t Sum(const Component& component, const Shape& tile) const;
+  int64_t Sum(const Component& component, const TileGrid& tiles) const;
 
   const GroupBoxes& boxes_;
   int64_t free_groups_ = 1;  // of the steps in no component
@@ -163,10 +164,10 @@ class OperatorRegions {
   int64_t InputElementsSharing(int slot, int64_t shared) const {
     return inputs_[slot].boxes.volume - shared;
   }
-  // The least that tiles of an extent leave possible, `volume` in all, that the steps in
+  // The least that tiles on a grid leave possible, `volume` in all, that the steps in
   // `whole` do not cut; `shared` of them if nothing is reduced in pieces.
-  int64_t LeastOutputElements(int index, const Shape& tile, int64_t volume, StepSet whole,
-                              int64_t shared, TileOverlap* overlap) const;
+  int64_t LeastOutputElements(int index, const TileGrid& tiles, int64_t volume,
+                              StepSet whole, int64_t shared, TileOverlap* overlap) const;
   // No way to reduce such tiles fetches less, whatever workers add up first: the copies
   // of an element meet in one worker, and each other owner fetches it at least once.
   int64_t LeastSumElements(int index, int64_t volume, StepSet whole) const;
@@ -179,8 +180,12 @@ class OperatorRegions {
     StepSet reduces = 0;       // the steps that make them
   };
 
-  // How groups that own the same tile can share its reduction.
+  // How groups that own the same tile can share its reduction, whose smallest tile is
+  // given.
   std::vector<TileSplits> Tilings(int index, const Shape& tile, StepSet whole) const;
+  // The pieces of all tiles. Where the order of the steps decides how splits of different
+  // parts are nested, only the pieces' sizes are known.
+  TileGrid PieceGrid(int index, TileGrid tiles, const TileSplits& splits) const;
   Slot MakeInput(const Graph& graph, const StrategyRow* row, int node, int slot,
                  const Cuts& cuts) const;
   Slot MakeOutput(const Graph& graph, const StrategyRow* row, int node, int index,

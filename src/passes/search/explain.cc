@@ -82,7 +82,7 @@ class Explainer {
     bool complete = true;
     OrderedJson alternatives = OrderedJson::array();
     for (const Cuts& cuts :
-         EnumerateCuts(shape, dims, given, plan_.parts, WholeStep::kAlways,
+         EnumerateCuts(CutExtents(shape), dims, given, plan_.parts, WholeStep::kAlways,
                        std::numeric_limits<size_t>::max(), &complete)) {
       alternatives.push_back({{"cut", cuts[step]},
                               {"local_bytes", LocalBytes(tensor, cuts, step)},
@@ -174,10 +174,10 @@ class Explainer {
     given[step] = kFree;
     bool complete = true;
     OrderedJson strategies = OrderedJson::array();
-    for (const Cuts& cuts :
-         EnumerateCuts(extents, row == nullptr ? std::vector<int>() : row->splittable,
-                       given, plan_.parts, WholeStep::kAlways,
-                       std::numeric_limits<size_t>::max(), &complete)) {
+    for (const Cuts& cuts : EnumerateCuts(
+             CutExtents(extents), row == nullptr ? std::vector<int>() : row->splittable,
+             given, plan_.parts, WholeStep::kAlways, std::numeric_limits<size_t>::max(),
+             &complete)) {
       strategies.push_back(StrategyJson(node, cuts, step));
     }
     return strategies;

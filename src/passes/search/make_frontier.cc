@@ -46,7 +46,7 @@ PlanFrontier Trade(const PlanRequest& request, const CoarseGraph& merged,
   };
   std::vector<LimitPoint> known = {point(plans[1], 1)};
   ExploreOptions explore;
-  explore.least = memory.LeastBytes(merged, options.parts);
+  explore.least = memory.LeastBytes(options.parts, options.restrictions);
   explore.max_searches = max_searches;
   explore.deadline = DeadlineOf(request);
   if (explore.least < known[0].used) known.push_back(search(explore.least, known[0]));

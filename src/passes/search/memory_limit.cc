@@ -6,6 +6,7 @@
 
 #include "graph/box.h"
 #include "graph/tensor_lives.h"
+#include "passes/search/patterns.h"
 
 namespace tofu {
 namespace {
@@ -31,17 +32,30 @@ int Overwritten(const Graph& graph, const StrategyTable& table, const CoarseGrap
   return -1;
 }
 
-// Into how many tiles the steps can cut at most, each number of parts by itself.
-int64_t MostTiles(const Shape& shape, const std::vector<int>& parts) {
-  std::map<int, int64_t> left;  // steps of so many parts
-  for (int part : parts) ++left[part];
-  int64_t tiles = 1;
-  for (auto [part, steps] : left) {
-    for (int64_t extent : shape) {
-      for (; steps > 0 && CanCut(extent, part); extent /= part, --steps) tiles *= part;
-    }
+constexpr size_t kMaxPatterns = size_t{1} << 14;
+
+// Elements of the largest tile.
+int64_t LargestTile(Shape shape, const Cuts& cuts, const std::vector<int>& parts) {
+  for (size_t step = 0; step < cuts.size(); ++step) {
+    if (cuts[step] == kReplicated) continue;
+    int64_t& extent = shape[cuts[step]];
+    extent = (extent + parts[step] - 1) / parts[step];
   }
-  return tiles;
+  return NumElements(shape);
+}
+
+// The same, of the cuts that make it smallest; 0 if there are too many to try.
+int64_t SmallestTile(const Shape& shape, const std::vector<int>& parts,
+                     const Restrictions& restrictions) {
+  bool complete = true;
+  const std::vector<Cuts> patterns =
+      TensorPatterns(shape, Cuts(parts.size(), kFree), restrictions, false,
+                     {parts, 0, {}, kMaxPatterns}, &complete);
+  int64_t least = complete ? NumElements(shape) : 0;
+  for (const Cuts& cuts : patterns) {
+    least = std::min(least, LargestTile(shape, cuts, parts));
+  }
+  return least;
 }
 
 }  // namespace
@@ -49,21 +63,20 @@ int64_t MostTiles(const Shape& shape, const std::vector<int>& parts) {
 int64_t TileBytes(const MemoryLimit::Life& life, const Cuts& cuts,
                   const std::vector<int>& parts) {
   if (life.bytes == 0) return 0;
-  Shape shape = life.shape;
-  for (size_t step = 0; step < cuts.size(); ++step) {
-    if (cuts[step] == kReplicated) continue;
-    int64_t& extent = shape[cuts[step]];
-    extent = (extent + parts[step] - 1) / parts[step];
-  }
-  int64_t bytes = life.bytes / NumElements(life.shape) * NumElements(shape);
+  int64_t bytes =
+      life.bytes / NumElements(life.shape) * LargestTile(life.shape, cuts, parts);
   for (size_t step = cuts.size(); step < parts.size(); ++step) bytes /= parts[step];
   return bytes;
 }
 
-int64_t MemoryLimit::LeastBytes(const CoarseGraph& coarse,
-                                const std::vector<int>& parts) const {
-  return Peak([&](const Life& life) {
-    return life.bytes / MostTiles(coarse.tensors[life.tensor_class].shape, parts);
+int64_t MemoryLimit::LeastBytes(const std::vector<int>& parts,
+                                const Restrictions& restrictions) const {
+  std::map<Shape, int64_t> known;
+  return Peak([&](const Life& life) -> int64_t {
+    if (life.bytes == 0) return 0;
+    const auto [smallest, is_new] = known.try_emplace(life.shape);
+    if (is_new) smallest->second = SmallestTile(life.shape, parts, restrictions);
+    return life.bytes / NumElements(life.shape) * smallest->second;
   });
 }
 

@@ -21,6 +21,7 @@
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
+#include "passes/search/alternatives.h"
 
 namespace tofu {
 
@@ -37,8 +38,9 @@ struct MemoryLimit {
   std::vector<Life> lives;
   int64_t limit_bytes = 0;
 
-  // No tiles take less: each class for itself is cut as often as it can be.
-  int64_t LeastBytes(const CoarseGraph& coarse, const std::vector<int>& parts) const;
+  // No tiles take less: each class for itself is cut as finely as it can be.
+  int64_t LeastBytes(const std::vector<int>& parts,
+                     const Restrictions& restrictions) const;
 
   // The most that a worker holds at any moment.
   int64_t PeakBytes(const std::vector<Cuts>& tensor_cuts,

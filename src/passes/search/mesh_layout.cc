@@ -32,8 +32,9 @@ bool Has(const StepDimensions& dims, int dim) {
 class MeshSpace {
  public:
   MeshSpace(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-            const std::vector<int>& parts)
-      : parts_(parts),
+            const MeshOptions& options)
+      : parts_(options.parts),
+        equal_tiles_(options.equal_tiles),
         dims_(FindLogicalDimensions(graph, table, coarse)),
         extents_(static_cast<size_t>(dims_.count)),
         conflicts_(static_cast<size_t>(dims_.count)),
@@ -72,19 +73,20 @@ class MeshSpace {
                        [&](int other) { return conflicts_[dim].count(other) > 0; });
   }
 
-  // Whether a dimension divides at this step, too.
-  bool Divides(int dim, size_t step, const Layout& layout) const {
+  // Whether this step, too, can cut a dimension evenly.
+  bool CanDivide(int dim, size_t step, const Layout& layout) const {
     int parts = parts_[step];
     for (size_t other = 0; other < layout.size(); ++other) {
       if (other != step && Has(layout[other], dim)) parts *= parts_[other];
     }
-    return std::all_of(extents_[dim].begin(), extents_[dim].end(),
-                       [&](int64_t extent) { return CanCut(extent, parts); });
+    return std::all_of(extents_[dim].begin(), extents_[dim].end(), [&](int64_t extent) {
+      return equal_tiles_ ? extent % parts == 0 : CutsEvenly(extent, parts);
+    });
   }
 
   bool Fits(int dim, size_t step, const StepDimensions& chosen,
             const Layout& layout) const {
-    return !Has(chosen, dim) && !Conflict(dim, chosen) && Divides(dim, step, layout);
+    return !Has(chosen, dim) && !Conflict(dim, chosen) && CanDivide(dim, step, layout);
   }
 
   // `chosen` with whatever else fits.
@@ -168,6 +170,7 @@ class MeshSpace {
   }
 
   const std::vector<int>& parts_;
+  const bool equal_tiles_;
   const LogicalDimensions dims_;
   std::vector<std::set<int64_t>> extents_;  // [logical dimension]
   std::vector<std::set<int>> conflicts_;    // the same: those it cannot share a step with
@@ -303,7 +306,8 @@ class LayoutSearch {
 
   // The step takes another dimension in place of those that it cannot have with it.
   std::optional<Layout> With(int dim, size_t step, const Layout& layout) const {
-    if (Has(layout[step], dim) || !space_.Divides(dim, step, layout)) return std::nullopt;
+    if (Has(layout[step], dim) || !space_.CanDivide(dim, step, layout))
+      return std::nullopt;
     StepDimensions chosen = {dim};
     for (int other : layout[step]) {
       if (!space_.Conflict(other, {dim})) chosen.push_back(other);
@@ -352,7 +356,7 @@ void Fill(const Cuts& found, Cuts* given) {
 bool SearchMeshLayout(const Graph& graph, const StrategyTable& table,
                       const CoarseGraph& coarse, const MeshOptions& options,
                       ClassCuts* given) {
-  const MeshSpace space(graph, table, coarse, options.parts);
+  const MeshSpace space(graph, table, coarse, options);
   MeshCost cost(graph, table, coarse, options);
   LayoutSearch search(space, options, &cost);
   const ClassCuts found = space.CutsOf(search.Run());

@@ -36,6 +36,7 @@ constexpr size_t kMaxLayouts = 4096;
 struct MeshOptions {
   std::vector<int> parts;
   Objective objective;
+  bool equal_tiles = false;  // as in alternatives.h
 };
 
 // Returns whether all layouts were tried.

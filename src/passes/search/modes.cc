@@ -22,23 +22,30 @@ std::vector<int> Dimensions(const Shape& shape) {
   return dims;
 }
 
+CutExtents ExtentsOf(const std::vector<int64_t>& extents,
+                     const RecursiveOptions& options) {
+  return CutExtents(extents, options.restrictions.equal_tiles);
+}
+
 void CutFirstDimension(const CoarseGraph& coarse, RecursiveOptions* options) {
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     const Shape& shape = coarse.tensors[c].shape;
     const std::vector<int> dims = Dimensions(shape);
     Cuts& given = options->given.tensors[c];
-    given = FillAlike(shape, dims, dims.empty() ? kReplicated : 0, given, options->parts);
+    given = FillAlike(ExtentsOf(shape, *options), dims, dims.empty() ? kReplicated : 0,
+                      given, options->parts);
   }
 }
 
 // ZeRO's stages: cuts the optimizer states of parameters, or their gradients too, or
-// these parameters themselves, along the first dimension that divides.
+// these parameters themselves, along the first dimension that can be cut.
 void CutUpdates(const Graph& graph, const CoarseGraph& coarse, bool with_parameters,
                 RecursiveOptions* options) {
   const auto cut = [&](int tensor) {
     const Shape& shape = coarse.tensors[tensor].shape;
     Cuts& given = options->given.tensors[tensor];
-    given = FillAlike(shape, Dimensions(shape), 0, given, options->parts);
+    given = FillAlike(ExtentsOf(shape, *options), Dimensions(shape), 0, given,
+                      options->parts);
   };
   for (const OpClass& op : coarse.operators) {
     if (op.HasOtherTensors()) cut(op.follows);
@@ -58,7 +65,7 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
     int dim = kReplicated;
     for (int entry : tensor.entries) dim = std::max(dim, batch.tensors[entry]);
     Cuts& given = options->given.tensors[c];
-    given = FillAlike(tensor.shape, {}, dim, given, options->parts);
+    given = FillAlike(ExtentsOf(tensor.shape, *options), {}, dim, given, options->parts);
   }
   for (size_t p = 0; p < coarse.operators.size(); ++p) {
     if (coarse.operators[p].elementwise) continue;
@@ -69,7 +76,8 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
       extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
     }
     Cuts& given = options->given.operators[p];
-    given = FillAlike(extents, {}, batch.operators[node], given, options->parts);
+    given = FillAlike(ExtentsOf(extents, *options), {}, batch.operators[node], given,
+                      options->parts);
   }
 }
 
@@ -135,7 +143,7 @@ void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& t
     options->method = Method::kJoint;
   } else if (mode == "mesh-tensorflow") {
     options->method = Method::kJoint;
-    const MeshOptions mesh{options->parts, options->objective};
+    const MeshOptions mesh{options->parts, options->objective, restrictions.equal_tiles};
     options->is_proven = SearchMeshLayout(graph, table, coarse, mesh, &options->given);
   } else {
     const bool is_spartan = mode == "spartan";

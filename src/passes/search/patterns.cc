@@ -22,6 +22,14 @@ void SortUnique(std::vector<Cuts>* all) {
   all->erase(std::unique(all->begin(), all->end()), all->end());
 }
 
+// Whether two steps and all between them have equal parts.
+bool MayTrade(size_t a, size_t b, const std::vector<int>& parts) {
+  for (size_t i = std::min(a, b); i < std::max(a, b); ++i) {
+    if (parts[i] != parts[i + 1]) return false;
+  }
+  return true;
+}
+
 // Then steps can be decided in turn without looking ahead.
 bool AreFirstStepsGiven(const Cuts& given) {
   return std::is_sorted(given.begin(), given.end(),
@@ -34,7 +42,7 @@ bool MayBecome(const Cuts& cuts, const Cuts& profile, const std::vector<int>& pa
   for (size_t i = 0; i < cuts.size(); ++i) {
     size_t at = 0;
     while (at < profile.size() &&
-           (used[at] || parts[at] != parts[i] || profile[at] != cuts[i])) {
+           (used[at] || !MayTrade(i, at, parts) || profile[at] != cuts[i])) {
       ++at;
     }
     if (at == profile.size()) return false;
@@ -63,25 +71,21 @@ std::vector<Cuts> PatternsOf(const std::vector<Cuts>& all,
 }
 
 // What may cut the step after `first`.
-std::vector<int> Possible(std::vector<int64_t> extents,
-                          const std::vector<int>& candidates, const Cuts& first,
-                          const std::vector<int>& parts, bool may_be_whole) {
+std::vector<int> Possible(CutExtents extents, const std::vector<int>& candidates,
+                          const Cuts& first, const std::vector<int>& parts,
+                          bool may_be_whole) {
   for (size_t i = 0; i < first.size(); ++i) {
-    if (first[i] != kReplicated) extents[first[i]] /= parts[i];
+    if (first[i] != kReplicated) extents.Cut(first[i], parts[i]);
   }
-  std::vector<int> possible;
-  for (int candidate : candidates) {
-    if (CanCut(extents[candidate], parts[first.size()])) possible.push_back(candidate);
-  }
+  std::vector<int> possible = extents.Choices(candidates, parts[first.size()]);
   if (possible.empty() || may_be_whole) possible.push_back(kReplicated);
   return possible;
 }
 
 // Step after step; what is given must be possible.
-std::vector<Cuts> Enumerate(const std::vector<int64_t>& extents,
-                            const std::vector<int>& candidates, const Cuts& given,
-                            bool may_be_whole, const PatternOptions& options,
-                            bool* complete) {
+std::vector<Cuts> Enumerate(const CutExtents& extents, const std::vector<int>& candidates,
+                            const Cuts& given, bool may_be_whole,
+                            const PatternOptions& options, bool* complete) {
   std::vector<Cuts> patterns(1);
   for (size_t step = 0; step < given.size() && *complete; ++step) {
     std::vector<Cuts> longer;
@@ -107,15 +111,11 @@ std::vector<Cuts> Enumerate(const std::vector<int64_t>& extents,
 }  // namespace
 
 Cuts PatternOf(Cuts cuts, const std::vector<int>& parts, size_t ordered) {
-  // Insertion sort within equal parts, which need not be neighbours.
-  for (size_t i = ordered + 1; i < cuts.size(); ++i) {
-    size_t at = i;
-    for (size_t j = i; j-- > ordered;) {
-      if (parts[j] != parts[i]) continue;
-      if (!IsBefore(cuts[at], cuts[j])) break;
-      std::swap(cuts[at], cuts[j]);
-      at = j;
-    }
+  for (size_t first = ordered; first < cuts.size();) {
+    size_t last = first + 1;
+    while (last < cuts.size() && parts[last] == parts[first]) ++last;
+    std::sort(cuts.begin() + first, cuts.begin() + last, IsBefore);
+    first = last;
   }
   return cuts;
 }
@@ -123,7 +123,7 @@ Cuts PatternOf(Cuts cuts, const std::vector<int>& parts, size_t ordered) {
 bool HasOneOrder(const Cuts& profile, const std::vector<int>& parts) {
   for (size_t i = 0; i < profile.size(); ++i) {
     for (size_t j = i + 1; j < profile.size(); ++j) {
-      if (parts[i] == parts[j] && profile[i] != profile[j]) return false;
+      if (MayTrade(i, j, parts) && profile[i] != profile[j]) return false;
     }
   }
   return true;
@@ -138,7 +138,8 @@ std::vector<Cuts> TensorPatterns(const Shape& shape, const Cuts& given,
                                          may_be_whole, options.limit, complete),
                       options);
   }
-  return Enumerate(shape, DimensionsOf(shape, restrictions), given, may_be_whole, options,
+  return Enumerate(CutExtents(shape, restrictions.equal_tiles),
+                   DimensionsOf(shape, restrictions), given, may_be_whole, options,
                    complete);
 }
 
@@ -158,8 +159,8 @@ std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& tabl
   const bool always = MayComputeWhole(restrictions, variables.row);
   for (const bool may_be_whole : {always, true}) {
     if (!all.empty() || !*complete) break;
-    all = Enumerate(variables.extents, variables.candidates, given, may_be_whole, options,
-                    complete);
+    all = Enumerate(CutExtents(variables.extents, restrictions.equal_tiles),
+                    variables.candidates, given, may_be_whole, options, complete);
     all.erase(
         std::remove_if(all.begin(), all.end(),
                        [&](const Cuts& cuts) { return !ReducesOneWay(variables, cuts); }),

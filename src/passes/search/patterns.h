@@ -1,10 +1,11 @@
 // What a plan cuts, whatever the order of its last steps.
 //
-// Steps of equal parts may trade places. A pattern says what the first `ordered` steps
-// cut, and how often the others cut each dimension in how many parts: tiles and regions
-// have the same sizes for all cuts of one pattern, which is enough to bound what is
-// communicated (search_tables.h). There are few patterns: of a tensor of four dimensions
-// that is halved six times 84 where no step is ordered, and 4,096 where all are.
+// Neighbouring steps of equal parts may trade places. A pattern says what the first
+// `ordered` steps cut, and how often the others cut each dimension in how many parts, one
+// after the other: tiles and regions are the same boxes, held by other workers, for all
+// cuts of one pattern, which is enough to bound what is communicated (search_tables.h).
+// There are few patterns: of a tensor of four dimensions that is halved six times 84
+// where no step is ordered, and 4,096 where all are.
 //
 // A pattern is written as those of its cuts whose other equal steps ascend, kReplicated
 // last. Where no step is ordered, it is called a profile.

@@ -35,20 +35,21 @@ Cuts Spread(const std::string& name, const std::vector<int>& dims, size_t steps)
   return dims.size() == steps ? Cuts(dims) : Cuts(steps, dims[0]);
 }
 
-void CheckPin(const std::string& name, Shape shape, const Cuts& cuts,
+void CheckPin(const std::string& name, const Shape& shape, const Cuts& cuts,
               const std::vector<int>& parts) {
+  CutExtents extents(shape);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (cuts[i] == kReplicated) continue;
     const bool exists = cuts[i] >= 0 && cuts[i] < static_cast<int>(shape.size());
     TOFU_CHECK_USER(exists, Blame::kPlan)
         << "pin of \"" << name << "\", step " << i + 1 << ": found dimension " << cuts[i]
         << ", expected -1 (whole) or one of its " << shape.size() << " dimensions";
-    int64_t& extent = shape[cuts[i]];
-    TOFU_CHECK_USER(CanCut(extent, parts[i]), Blame::kPlan)
-        << "pin of \"" << name << "\", step " << i + 1 << ": found extent " << extent
-        << " along dimension " << cuts[i] << ", expected one that divides by " << parts[i]
-        << "; pin another dimension or -1";
-    extent /= parts[i];
+    TOFU_CHECK_USER(extents.CanCut(cuts[i], parts[i]), Blame::kPlan)
+        << "pin of \"" << name << "\", step " << i + 1 << ": found "
+        << extents.left(cuts[i]) << " elements left along dimension " << cuts[i]
+        << ", expected at least " << parts[i] << ", one for each part; pin another "
+        << "dimension or -1";
+    extents.Cut(cuts[i], parts[i]);
   }
 }
 

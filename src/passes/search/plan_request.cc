@@ -117,6 +117,7 @@ RecursiveOptions OptionsOf(const PlanRequest& request, const CoarseGraph& coarse
   recursive.may_reorder = start == nullptr && options.parts.empty();
   recursive.given.tensors =
       ResolvePins(request.graph, coarse, options.pins, recursive.parts);
+  recursive.restrictions.equal_tiles = options.equal_tiles;
   recursive.given.operators.assign(coarse.operators.size(),
                                    Cuts(recursive.parts.size(), kFree));
   if (may_be_whole) {

@@ -37,6 +37,8 @@ struct PlanOptions {
   // Whether gradients and optimizer states are cut like their parameter where it stays
   // whole, too, as PyTorch's optimizers need.
   bool tie_updates = false;
+  // Whether all tiles of a tensor must have one size, as PyTorch's programs need.
+  bool equal_tiles = false;
   // Bytes that a worker's tiles may take at any moment, without fetched regions
   // (memory_limit.h); 0: any size. Only for modes that improve steps.
   int64_t memory_limit_bytes = 0;

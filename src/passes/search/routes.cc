@@ -9,35 +9,24 @@
 namespace tofu {
 namespace {
 
-// The steps at which workers of a group need the same, if all regions have the same
-// extents: only then are their pieces alike.
+// The steps at which workers of a group need the same, if all regions have about the same
+// extents, as tiles of one tensor do: only then are their pieces alike.
 std::vector<int> SharedSteps(const GroupBoxes& needed) {
   StepSet differ = needed.first_only;
   if (differ != 0) return {};
   for (const Intervals& dim : needed.dims) {
     differ |= dim.steps;
-    for (size_t i = 0; i < dim.begin.size(); ++i) {
-      if (dim.end[i] - dim.begin[i] != dim.end[0] - dim.begin[0]) return {};
-    }
+  }
+  const Shape longest = LongestSides(needed);
+  const Shape shortest = ShortestSides(needed);
+  for (size_t d = 0; d < longest.size(); ++d) {
+    if (longest[d] - shortest[d] > 1 || shortest[d] < 1) return {};
   }
   std::vector<int> shared;
   for (size_t step = 0; step < needed.parts.size(); ++step) {
     if (!HasStep(differ, step)) shared.push_back(static_cast<int>(step));
   }
   return shared;
-}
-
-// Divides the extents by `parts` along `first`, or the next dimension that divides; -1 if
-// none does.
-int Divide(size_t first, int parts, Shape* extents) {
-  for (size_t i = 0; i < extents->size(); ++i) {
-    const size_t d = (first + i) % extents->size();
-    int64_t& extent = (*extents)[d];
-    if (!CanCut(extent, parts) || extent == 0) continue;
-    extent /= parts;
-    return static_cast<int>(d);
-  }
-  return -1;
 }
 
 // A stop after the steps of each level, by the first dimension that they divide.
@@ -47,12 +36,16 @@ std::vector<TileSplits> StopsOver(const GroupBoxes& regions,
   const auto level_of = [&](size_t i) { return levels[static_cast<size_t>(steps[i])]; };
   std::vector<TileSplits> stops;
   for (size_t first = 0; first < regions.dims.size(); ++first) {
-    Shape extents = LongestSides(regions);
+    Shape extents = ShortestSides(regions);
     TileSplits splits;
     for (size_t i = 0; i < steps.size(); ++i) {
       const size_t step = static_cast<size_t>(steps[i]);
-      const int dim = Divide(first, regions.parts[step], &extents);
-      if (dim >= 0) splits.push_back({steps[i], dim});
+      const int parts = regions.parts[step];
+      const int dim = DimensionToSplit(first, parts, extents);
+      if (dim >= 0) {
+        extents[dim] /= parts;
+        splits.push_back({steps[i], dim});
+      }
       const bool ends_level = i + 1 == steps.size() || level_of(i + 1) != level_of(i);
       if (ends_level && !splits.empty() &&
           std::find(stops.begin(), stops.end(), splits) == stops.end()) {

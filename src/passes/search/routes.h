@@ -37,7 +37,8 @@ std::vector<TileSplits> RouteStops(const GroupBoxes& needed,
 
 // Pieces of what workers have made of a sum, in which they can add up the terms of the
 // steps that divide them. None at the highest level of `reduces`, the steps at which
-// workers have different terms; none if what they have made differs in its extents.
+// workers have different terms; none if what they have made differs in its extents by
+// more than one element.
 std::vector<TileSplits> PartialStops(const GroupBoxes& made, StepSet reduces,
                                      const std::vector<int>& levels);
 

@@ -208,7 +208,7 @@ const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
       continue;
     }
     GroupBoxes last = TileBoxes(shape, cuts, parts_);
-    choices.tile_sizes.push_back(LongestSides(last));
+    choices.grids.emplace_back(shape, cuts, parts_);
     choices.volumes.push_back(last.volume);
     choices.tiles.push_back(i < choices.num_patterns
                                 ? TileBoxes(shape, Ordered(cuts), parts_)
@@ -433,12 +433,14 @@ int64_t SearchTables::LeastBytes(int node, const OpSlot& slot, const Splits& spl
                                  size_t split, const TensorChoices& tensor, size_t c,
                                  TileOverlap* overlap) const {
   const OperatorRegions& last = splits.last[split];
-  const Shape& tile = tensor.tile_sizes[c];
-  int64_t shared = overlap->Most(tile);
+  const TileGrid& grid = tensor.grids[c];
+  int64_t shared = overlap->Most(grid);
   if (ordered_ > 0) {
     const GroupBoxes& first = splits.regions[split].Boxes(slot.is_output, slot.index);
     Shape most = LongestSides(last.Boxes(slot.is_output, slot.index));
-    for (size_t d = 0; d < most.size(); ++d) most[d] = std::min(most[d], tile[d]);
+    for (size_t d = 0; d < most.size(); ++d) {
+      most[d] = std::min(most[d], grid.side(d).longest());
+    }
     int64_t divided = 1;
     for (size_t i = ordered_; i < parts_.size(); ++i) divided *= parts_[i];
     shared = std::min(shared, divided * SumOverlap(first, tensor.tiles[c], most));
@@ -449,7 +451,7 @@ int64_t SearchTables::LeastBytes(int node, const OpSlot& slot, const Splits& spl
   for (size_t i = 0; i < tensor.alternatives[c].size(); ++i) {
     if (tensor.alternatives[c][i] == kReplicated) whole |= StepSet{1} << i;
   }
-  int64_t elements = last.LeastOutputElements(slot.index, tile, tensor.volumes[c], whole,
+  int64_t elements = last.LeastOutputElements(slot.index, grid, tensor.volumes[c], whole,
                                               shared, overlap);
   if (model_.HasRoutes() && last.Reduces(slot.index) != 0) {
     elements =

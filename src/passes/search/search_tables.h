@@ -46,8 +46,8 @@ struct TensorChoices {
   std::vector<Cuts> alternatives;
   size_t num_patterns = 0;        // cuts follow them
   std::vector<GroupBoxes> tiles;  // [alternative], after the ordered steps; of cuts: all
-  // [alternative], of patterns, after all steps: the size of a tile, and of all of them.
-  std::vector<Shape> tile_sizes;
+  // [alternative], of patterns, after all steps: the tiles, and the size of all of them.
+  std::vector<TileGrid> grids;
   std::vector<int64_t> volumes;
   std::vector<GroupTiles>
       by_step;  // [alternative] of cuts (CutTensor); of patterns empty

@@ -28,30 +28,58 @@ double Divided(const Cuts& cuts, const std::vector<int>& parts) {
   return divided;
 }
 
+// The largest part of what has these extents over the mean one.
+double Fullness(const std::vector<int64_t>& extents, const Cuts& cuts,
+                const std::vector<int>& parts) {
+  std::vector<int64_t> divided(extents.size(), 1);
+  for (size_t step = 0; step < cuts.size(); ++step) {
+    if (cuts[step] != kReplicated) divided[cuts[step]] *= parts[step];
+  }
+  double fullness = 1;
+  for (size_t d = 0; d < extents.size(); ++d) {
+    if (extents[d] % divided[d] == 0) continue;
+    const int64_t largest = extents[d] / divided[d] + 1;
+    fullness *=
+        static_cast<double>(largest * divided[d]) / static_cast<double>(extents[d]);
+  }
+  return fullness;
+}
+
 // `cuts` of the first `steps` steps; later ones cut nothing.
 Cuts OnlyFirst(Cuts cuts, size_t steps) {
   for (size_t i = steps; i < cuts.size(); ++i) cuts[i] = kReplicated;
   return cuts;
 }
 
-int64_t FloorUnits(int64_t at, int64_t unit) { return at / std::max<int64_t>(unit, 1); }
-
-int64_t CeilUnits(int64_t at, int64_t unit) {
-  unit = std::max<int64_t>(unit, 1);
-  return (at + unit - 1) / unit;
+// Where tiles begin along each dimension, ascending.
+TileStarts StartsOf(const GroupBoxes& tiles) {
+  TileStarts starts;
+  for (const Intervals& dim : tiles.dims) {
+    std::vector<int64_t>& of_dim = starts.emplace_back();
+    for (size_t i = 0; i < dim.begin.size(); ++i) {
+      if (dim.begin[i] < dim.end[i]) of_dim.push_back(dim.begin[i]);
+    }
+    std::sort(of_dim.begin(), of_dim.end());
+    of_dim.erase(std::unique(of_dim.begin(), of_dim.end()), of_dim.end());
+  }
+  return starts;
 }
 
-// What boxes touch of a grid of tiles of this size, in units of a tile.
-GroupBoxes InTiles(GroupBoxes boxes, const Shape& size) {
+// What boxes touch of a grid of tiles: from the number of the first tile to one beyond
+// that of the last.
+GroupBoxes InTiles(GroupBoxes boxes, const TileStarts& starts) {
   for (size_t d = 0; d < boxes.dims.size(); ++d) {
     Intervals& dim = boxes.dims[d];
+    const auto begun = [&](int64_t at) {  // tiles that begin before `at`
+      return std::lower_bound(starts[d].begin(), starts[d].end(), at) - starts[d].begin();
+    };
     for (size_t i = 0; i < dim.begin.size(); ++i) {
       if (dim.begin[i] >= dim.end[i]) {
         dim.begin[i] = dim.end[i] = 0;
         continue;
       }
-      dim.begin[i] = FloorUnits(dim.begin[i], size[d]);
-      dim.end[i] = CeilUnits(dim.end[i], size[d]);
+      dim.begin[i] = std::max<int64_t>(begun(dim.begin[i] + 1) - 1, 0);
+      dim.end[i] = std::max<int64_t>(begun(dim.end[i]), 1);
     }
   }
   boxes.volume = SumOverlap(boxes, boxes);
@@ -165,9 +193,10 @@ GroupTiles TimeCost::Tiles(const Shape& shape, const Cuts& cuts) const {
   for (size_t steps = 0; steps <= cuts.size(); ++steps) {
     tiles.owned.push_back(TileBoxes(shape, OnlyFirst(cuts, steps), parts_));
   }
-  tiles.size = LongestSides(tiles.owned.back());
+  tiles.starts = StartsOf(tiles.owned.back());
+  tiles.fullness = Fullness(shape, cuts, parts_);
   for (const GroupBoxes& owned : tiles.owned) {
-    tiles.grid.push_back(InTiles(owned, tiles.size));
+    tiles.grid.push_back(InTiles(owned, tiles.starts));
   }
   return tiles;
 }
@@ -178,7 +207,17 @@ TimedSplit TimeCost::Split(int node, const Cuts& cuts) const {
     split.by.emplace_back(graph_, table_, node, cuts, parts_, steps);
   }
   split.compute_s = ComputeSeconds(node, split.by.back(), cuts);
+  split.fullness = FullnessOf(node, cuts);
   return split;
+}
+
+double TimeCost::FullnessOf(int node, const Cuts& cuts) const {
+  const StrategyRow* row = table_.row(node);
+  std::vector<int64_t> extents;
+  for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
+    extents.push_back(VarExtent(*row, static_cast<int>(v), graph_, node));
+  }
+  return Fullness(extents, cuts, parts_);
 }
 
 double TimeCost::ComputeSeconds(int node, const OperatorRegions& regions,
@@ -202,15 +241,17 @@ double TimeCost::ComputeSeconds(int node, const OperatorRegions& regions,
     }
     return sum / groups / divided;
   };
-  const double read = bytes_of(false, static_cast<int>(n.inputs.size()));
-  const double written = bytes_of(true, n.num_outputs);
-  return PartSeconds(node, read, written, divided * Divided(cuts, parts_));
+  const double fullness = FullnessOf(node, cuts);
+  const double read = bytes_of(false, static_cast<int>(n.inputs.size())) * fullness;
+  const double written = bytes_of(true, n.num_outputs) * fullness;
+  return PartSeconds(node, read, written, divided * Divided(cuts, parts_) / fullness);
 }
 
 double TimeCost::ElementwiseSeconds(int node, const Cuts& tensor_cuts) const {
   const Node& n = graph_.nodes[node];
-  const double divided =
-      Product(parts_, tensor_cuts.size(), parts_.size()) * Divided(tensor_cuts, parts_);
+  const double divided = Product(parts_, tensor_cuts.size(), parts_.size()) *
+                         Divided(tensor_cuts, parts_) /
+                         Fullness(graph_.shape({node, 0}), tensor_cuts, parts_);
   const auto bytes_of = [&](NodeEntry entry) {
     return static_cast<double>(NumElements(graph_.shape(entry)) *
                                DtypeBytes(graph_.dtype(entry))) /
@@ -238,7 +279,7 @@ double TimeCost::PartSeconds(int node, double read, double written,
 
 std::vector<TimeCost::Held> TimeCost::HeldOfInput(const GroupBoxes& needed,
                                                   const GroupTiles& tiles) const {
-  const GroupBoxes touched = InTiles(needed, tiles.size);
+  const GroupBoxes touched = InTiles(needed, tiles.starts);
   std::vector<Held> held;
   for (size_t step = 0; step < tiles.owned.size(); ++step) {
     held.push_back(
@@ -250,14 +291,14 @@ std::vector<TimeCost::Held> TimeCost::HeldOfInput(const GroupBoxes& needed,
 // Of every copy that is added up.
 std::vector<TimeCost::Held> TimeCost::HeldOfOutput(const GroupBoxes& needed, int index,
                                                    const TimedSplit& split) const {
-  const Shape size = LongestSides(split.by.back().Boxes(true, index));
-  const GroupBoxes touched = InTiles(needed, size);
+  const TileStarts starts = StartsOf(split.by.back().Boxes(true, index));
+  const GroupBoxes touched = InTiles(needed, starts);
   std::vector<Held> held;
   for (const OperatorRegions& by : split.by) {
     const GroupBoxes& produced = by.Boxes(true, index);
     const int64_t copies = by.LaterCopies(index);
     held.push_back({copies * SumOverlap(needed, produced),
-                    copies * SumOverlap(touched, InTiles(produced, size))});
+                    copies * SumOverlap(touched, InTiles(produced, starts))});
   }
   return held;
 }
@@ -335,7 +376,8 @@ FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
   const int64_t bytes = DtypeBytes(graph_.dtype(entry));
   const GroupBoxes& owned = tiles.owned.back();
   const auto finished = [&](FetchTime time) {
-    return Finished(std::move(time), MayOverlap(slot), split.compute_s);
+    return Finished(std::move(time), slot.is_output ? tiles.fullness : split.fullness,
+                    MayOverlap(slot), split.compute_s);
   };
   FetchTime time = NoTime(owned.parts.size());
   if (slot.is_output) {
@@ -465,9 +507,11 @@ FetchTime TimeCost::RoutedOutput(int index, const TimedSplit& split,
 }
 
 // With what computation hides, and what packing takes.
-FetchTime TimeCost::Finished(FetchTime time, bool may_overlap, double compute_s) const {
+FetchTime TimeCost::Finished(FetchTime time, double fullness, bool may_overlap,
+                             double compute_s) const {
+  time.seconds *= fullness;
   if (may_overlap) time.hidden_s = std::min(time.seconds, compute_s);
-  time.seconds += PackSeconds(static_cast<double>(time.Bytes()) / workers_);
+  time.seconds += PackSeconds(fullness * static_cast<double>(time.Bytes()) / workers_);
   return time;
 }
 

@@ -1,5 +1,6 @@
 // Predicts what an operator of a plan takes on a machine: the cost of searches whose
-// objective is time. All figures are means over the workers.
+// objective is time. Figures are means over the workers, but where parts or tiles do not
+// divide evenly, all wait for the largest: the mean times what that has more.
 //
 //   operator   the time of its part: the operator's arithmetic, divided by the parts that
 //              it is split into, and the bytes of the part's regions (machine.h)
@@ -53,17 +54,21 @@ struct TimeModel {
   std::vector<Work> works;  // [node]
 };
 
+using TileStarts = std::vector<std::vector<int64_t>>;  // [dimension]
+
 // The tiles of a tensor that groups of the first 0, 1, 2, ... steps own.
 struct GroupTiles {
   std::vector<GroupBoxes> owned;  // [steps]
-  std::vector<GroupBoxes> grid;   // the same in units of one tile
-  Shape size;                     // of a tile
+  std::vector<GroupBoxes> grid;   // the same in numbers of tiles along each dimension
+  TileStarts starts;              // where tiles begin
+  double fullness = 1;            // the largest tile's elements over the mean
 };
 
 // An operator's part, and what groups of the first 0, 1, 2, ... steps produce.
 struct TimedSplit {
   std::vector<OperatorRegions> by;  // [steps]
   double compute_s = 0;
+  double fullness = 1;  // the largest part's share over the mean
 };
 
 struct FetchTime {
@@ -132,10 +137,12 @@ class TimeCost {
   FetchTime NoTime(size_t steps) const;
   bool CrossesHosts(const FetchTime& direct) const;
   int64_t Copies(StepSet steps, size_t from) const;
-  FetchTime Finished(FetchTime time, bool may_overlap, double compute_s) const;
+  FetchTime Finished(FetchTime time, double fullness, bool may_overlap,
+                     double compute_s) const;
   void AddFetch(const std::vector<Held>& held, int64_t element_bytes,
                 const GroupBoxes& needed, FetchTime* time) const;
   double CopyRate(int level, double bytes) const;
+  double FullnessOf(int node, const Cuts& cuts) const;
   double PartSeconds(int node, double read, double written, double divided) const;
   double PackSeconds(double bytes) const;
   double CopiesSeconds(size_t step, double bytes, double copies) const;

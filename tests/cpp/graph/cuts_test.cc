@@ -8,34 +8,57 @@ namespace tofu {
 namespace {
 
 std::vector<Cuts> Enumerate(const std::vector<int64_t>& extents, const Cuts& given,
-                            WholeStep whole = WholeStep::kOnlyWhenNothingDivides) {
+                            WholeStep whole = WholeStep::kOnlyWhenNothingCanBeCut) {
   std::vector<int> dims;
   for (size_t d = 0; d < extents.size(); ++d) dims.push_back(static_cast<int>(d));
   bool complete = false;
   const std::vector<int> parts(given.size(), 2);
   std::vector<Cuts> found =
-      EnumerateCuts(extents, dims, given, parts, whole, 1000, &complete);
+      EnumerateCuts(CutExtents(extents), dims, given, parts, whole, 1000, &complete);
   EXPECT_TRUE(complete);
   return found;
 }
 
-TEST(CutsTest, EveryDividingDimensionIsAnAlternative) {
+TEST(CutsTest, EveryDimensionThatIsCutEvenlyIsAnAlternative) {
+  EXPECT_EQ(Enumerate({4, 3, 5, 2}, {kFree}), (std::vector<Cuts>{{0}, {2}, {3}}))
+      << "of 3 elements, one half would have a third more than the mean";
   EXPECT_EQ(Enumerate({4, 3, 2}, {kFree}), (std::vector<Cuts>{{0}, {2}}));
   EXPECT_EQ(Enumerate({2, 2}, {kFree, kFree}), (std::vector<Cuts>{{0, 1}, {1, 0}}));
 }
 
-TEST(CutsTest, StaysWholeOnlyWhereNothingDivides) {
-  EXPECT_EQ(Enumerate({3}, {kFree}), (std::vector<Cuts>{{kReplicated}}));
+TEST(CutsTest, StaysWholeOnlyWhereNothingCanBeCut) {
+  EXPECT_EQ(Enumerate({1}, {kFree}), (std::vector<Cuts>{{kReplicated}}));
+  EXPECT_EQ(Enumerate({3, 1}, {kFree}), (std::vector<Cuts>{{0}})) << "unevenly";
   EXPECT_EQ(Enumerate({2}, {kFree, kFree}), (std::vector<Cuts>{{0, kReplicated}}));
   EXPECT_EQ(Enumerate({4}, {kFree}, WholeStep::kAlways),
             (std::vector<Cuts>{{0}, {kReplicated}}));
 }
 
-// 12 = 2 * 2 * 3: cut at steps 1 and 3, it cannot be cut at step 2 as well.
+// Of 6 elements steps 1 and 3 leave one, which step 2 cannot cut as well.
 TEST(CutsTest, FreeStepLeavesGivenLaterCutsPossible) {
-  EXPECT_EQ(Enumerate({12}, {0, kFree, 0}), (std::vector<Cuts>{{0, kReplicated, 0}}));
-  EXPECT_EQ(Enumerate({12}, {kFree, 0, kReplicated}),
+  EXPECT_EQ(Enumerate({6}, {0, kFree, 0}), (std::vector<Cuts>{{0, kReplicated, 0}}));
+  EXPECT_EQ(Enumerate({6}, {kFree, 0, kReplicated}),
             (std::vector<Cuts>{{0, 0, kReplicated}}));
+}
+
+TEST(CutsTest, WhereAllPartsMustBeEqualOnlyWhatDividesIsCut) {
+  CutExtents extents({6, 4, 9}, true);
+  EXPECT_EQ(extents.Choices({0, 1, 2}, 2), (std::vector<int>{0, 1}));
+  extents.Cut(0, 2);
+  EXPECT_FALSE(extents.CanCut(0, 2)) << "3 are left";
+  extents.Undo(0, 2);
+  EXPECT_TRUE(extents.CanCut(0, 2));
+}
+
+TEST(CutsTest, EvennessCountsAllStepsThatCutADimension) {
+  CutExtents extents({10});
+  EXPECT_TRUE(extents.CutsEvenly(0, 2));
+  extents.Cut(0, 2);
+  EXPECT_TRUE(extents.CutsEvenly(0, 2)) << "3, 3, 2, 2";
+  extents.Cut(0, 2);
+  EXPECT_FALSE(extents.CutsEvenly(0, 2)) << "2, 2, 1, 1, ...";
+  EXPECT_TRUE(extents.CanCut(0, 2));
+  EXPECT_EQ(extents.left(0), 2);
 }
 
 TEST(Cuts, HoldAsManyStepsAsThereCanBe) {

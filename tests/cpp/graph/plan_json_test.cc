@@ -55,10 +55,10 @@ std::string TensorCutsError(const std::string& cuts, const Shape& shape) {
   });
 }
 
-TEST(PlanJson, ATensorIsCutWhereWhatIsLeftDivides) {
+TEST(PlanJson, ATensorIsCutWhereEveryPartGetsAnElement) {
   EXPECT_EQ(TensorCutsError("[0, 0]", {4, 3}), "no error");
   EXPECT_EQ(TensorCutsError("[0, -1]", {2, 3}), "no error");
-  EXPECT_NE(TensorCutsError("[0, 0]", {6, 3}), "no error") << "3 are left";
+  EXPECT_NE(TensorCutsError("[0, 0]", {3, 3}), "no error") << "1 is left";
   EXPECT_NE(TensorCutsError("[0, 2]", {4, 4}), "no error") << "no dimension 2";
   EXPECT_NE(TensorCutsError("[-2, 0]", {4, 4}), "no error");
   EXPECT_NE(TensorCutsError("[0]", {4, 4}), "no error") << "two steps";
@@ -66,8 +66,8 @@ TEST(PlanJson, ATensorIsCutWhereWhatIsLeftDivides) {
 
 TEST(PlanJson, AnOperatorIsSplitAlongVariablesByName) {
   ExampleGraph example;
-  const NodeEntry x = example.Variable("x", {4, 6});
-  example.Head(example.MatMul("y", x, example.Variable("w", {6, 3})), "output");
+  const NodeEntry x = example.Variable("x", {4, 3});
+  example.Head(example.MatMul("y", x, example.Variable("w", {3, 1})), "output");
   const auto error = [&](const std::string& cuts) {
     return ErrorOf(R"({"cuts": )" + cuts + "}", [&](const JsonCursor& root) {
       ReadOperatorCuts(root.At("cuts"), example.graph(), 2, example.table(), {2, 2});
@@ -75,8 +75,8 @@ TEST(PlanJson, AnOperatorIsSplitAlongVariablesByName) {
   };
   EXPECT_EQ(error(R"(["i", "k"])"), "no error");
   EXPECT_EQ(error(R"(["i", null])"), "no error");
-  EXPECT_NE(error(R"(["k", "k"])"), "no error") << "3 are left of 6";
-  EXPECT_NE(error(R"(["j", null])"), "no error") << "3 do not divide";
+  EXPECT_NE(error(R"(["k", "k"])"), "no error") << "1 is left of 3";
+  EXPECT_NE(error(R"(["j", null])"), "no error") << "1 cannot be cut";
   EXPECT_NE(error(R"(["x", null])"), "no error") << "no such variable";
   EXPECT_EQ(OperatorCutsJson(example.table().row(2), {2, kReplicated}).dump(),
             R"(["k",null])");

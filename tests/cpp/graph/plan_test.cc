@@ -99,9 +99,11 @@ TEST_F(PlanText, CutsThatAreImpossibleAreRefused) {
   json["tensors"][0]["cuts"] = {0};
   EXPECT_NE(ErrorOf(json).find("an array of 2, one cut per step"), std::string::npos);
   json = json_;
-  json["parts"] = {5, 2};
-  json["workers"] = 10;
-  EXPECT_NE(ErrorOf(json).find("divides by 5"), std::string::npos) << ErrorOf(json);
+  json["parts"] = {500, 2};
+  json["workers"] = 1000;
+  EXPECT_NE(ErrorOf(json).find("at least 500 elements left at this step"),
+            std::string::npos)
+      << ErrorOf(json);
   json = json_;
   json["operators"][0]["cuts"][0] = "zz";
   EXPECT_NE(ErrorOf(json).find("can be split along"), std::string::npos);

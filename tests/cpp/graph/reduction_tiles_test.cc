@@ -7,7 +7,7 @@
 namespace tofu {
 namespace {
 
-TEST(ReductionTilings, BeginWithEachDimensionThatDivides) {
+TEST(ReductionTilings, BeginWithEachDimensionThatDividesEvenly) {
   const std::vector<SharedStep> steps = {{0, 2, true}, {1, 2, true}};
   EXPECT_EQ(ReductionTilings({8, 5, 4}, steps),
             (std::vector<TileSplits>{{{0, 0}, {1, 0}}, {{0, 2}, {1, 2}}}));
@@ -19,11 +19,18 @@ TEST(ReductionTilings, TakeTheNextDimensionWhenOneNoLongerDivides) {
             (std::vector<TileSplits>{{{0, 0}, {1, 1}}, {{0, 1}, {1, 0}}}));
 }
 
-TEST(ReductionTilings, LeaveOutAStepThatNothingDivides) {
-  EXPECT_EQ(ReductionTilings({4, 4}, {{0, 3, true}, {1, 2, true}}),
+TEST(ReductionTilings, LeaveOutAStepForWhichThereAreTooFewElements) {
+  EXPECT_EQ(ReductionTilings({2, 2}, {{0, 3, true}, {1, 2, true}}),
             (std::vector<TileSplits>{{{1, 0}}, {{1, 1}}}));
-  EXPECT_TRUE(ReductionTilings({5, 7}, {{0, 2, true}}).empty());
+  EXPECT_TRUE(ReductionTilings({1, 1}, {{0, 2, true}}).empty());
   EXPECT_TRUE(ReductionTilings({}, {{0, 2, true}}).empty());
+}
+
+TEST(ReductionTilings, DivideUnevenlyWhereNoDimensionDivides) {
+  EXPECT_EQ(ReductionTilings({5, 7}, {{0, 2, true}}),
+            (std::vector<TileSplits>{{{0, 0}}, {{0, 1}}}));
+  EXPECT_EQ(ReductionTilings({5, 8}, {{0, 2, true}}),
+            (std::vector<TileSplits>{{{0, 1}}}));
 }
 
 TEST(ReductionTilings, StepsThatReduceNothingAreOutermost) {

@@ -1,6 +1,7 @@
 #include "support/brute_force.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -58,26 +59,38 @@ class BruteForce {
   // All cuts over all steps, by trying every number at every step.
   std::vector<Cuts> Choices(const Shape& extents, const std::vector<int>& allowed,
                             bool may_be_whole) const {
-    std::vector<std::pair<Cuts, Shape>> found = {{{}, extents}};
+    std::vector<Cuts> found(1);
     for (int part : plan_.parts) {
-      std::vector<std::pair<Cuts, Shape>> next;
-      for (const auto& [cuts, left] : found) {
+      std::vector<Cuts> next;
+      for (const Cuts& cuts : found) {
         const size_t before = next.size();
-        for (int d : allowed) {
-          if (left[d] % part != 0) continue;
-          next.emplace_back(cuts, left);
-          next.back().first.push_back(d);
-          next.back().second[d] /= part;
+        // Evenly: no part is more than a quarter above the mean.
+        for (const double most : {1.25, 2.0}) {
+          if (next.size() > before) break;
+          for (int d : allowed) {
+            const double parts = part * PartsOf(cuts, d);
+            const auto extent = static_cast<double>(extents[d]);
+            if (parts > extent || std::ceil(extent / parts) * parts > most * extent)
+              continue;
+            next.push_back(cuts);
+            next.back().push_back(d);
+          }
         }
         if (next.size() > before && !may_be_whole) continue;
-        next.emplace_back(cuts, left);
-        next.back().first.push_back(kWhole);
+        next.push_back(cuts);
+        next.back().push_back(kWhole);
       }
       found = std::move(next);
     }
-    std::vector<Cuts> result;
-    for (auto& [cuts, left] : found) result.push_back(std::move(cuts));
-    return result;
+    return found;
+  }
+
+  int PartsOf(const Cuts& cuts, int cut) const {
+    int parts = 1;
+    for (size_t step = 0; step < cuts.size(); ++step) {
+      if (cuts[step] == cut) parts *= plan_.parts[step];
+    }
+    return parts;
   }
 
   void Tensor(size_t c) {

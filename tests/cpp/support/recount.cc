@@ -173,8 +173,9 @@ class Operator {
 
   // The ways in which workers that need the same tile can share its reduction: none, or
   // in pieces. Steps that leave the tensor whole divide the tile, those of most parts
-  // first, along the first dimension that divides, counted from each dimension in turn.
-  // The piece of a step that reduces nothing is divided by the steps that do.
+  // first, along the first dimension that divides evenly, or else can be cut, counted
+  // from each dimension in turn. The piece of a step that reduces nothing is divided by
+  // the steps that do.
   std::vector<Division> Divisions(int index) const {
     std::vector<Division> divisions(1);
     std::vector<size_t> steps;
@@ -192,9 +193,9 @@ class Operator {
     std::stable_sort(steps.begin(), steps.end(), by_reducing);
     std::stable_sort(steps.begin(), steps.end(),
                      [&](size_t a, size_t b) { return plan_.parts[a] > plan_.parts[b]; });
-    const Region tile = Tile({node_, index});
-    for (size_t first = 0; first < tile.size(); ++first) {
-      Division division = DivisionFrom(first, tile, steps);
+    const std::vector<int64_t> smallest = SmallestTile({node_, index});
+    for (size_t first = 0; first < smallest.size(); ++first) {
+      Division division = DivisionFrom(first, smallest, steps);
       std::stable_sort(
           division.begin(), division.end(),
           [&](const auto& a, const auto& b) { return by_reducing(a.first, b.first); });
@@ -250,15 +251,25 @@ class Operator {
     return Piece(graph_.shapes[number], plan_.tensor_cuts[number], plan_.parts, which_);
   }
 
-  Division DivisionFrom(size_t first, const Region& tile,
+  std::vector<int64_t> SmallestTile(NodeEntry entry) const {
+    const size_t number = EntryOf(graph_, entry);
+    std::vector<int64_t> left = graph_.shapes[number];
+    for (size_t step = 0; step < plan_.parts.size(); ++step) {
+      const int cut = plan_.tensor_cuts[number][step];
+      if (cut != kWhole) left[cut] /= plan_.parts[step];
+    }
+    return left;
+  }
+
+  Division DivisionFrom(size_t first, std::vector<int64_t> left,
                         const std::vector<size_t>& steps) const {
-    std::vector<int64_t> left;
-    for (const Span& span : tile) left.push_back(span.end - span.begin);
     Division division;
+    const size_t rank = left.size();
     for (size_t step : steps) {
-      for (size_t turn = first; turn < first + tile.size(); ++turn) {
-        const size_t d = turn % tile.size();
-        if (left[d] % plan_.parts[step] > 0) continue;
+      for (size_t turn = 0; turn < 2 * rank; ++turn) {  // those that divide evenly first
+        const size_t d = (first + turn) % rank;
+        if (left[d] < plan_.parts[step]) continue;
+        if (turn < rank && left[d] % plan_.parts[step] > 0) continue;
         left[d] /= plan_.parts[step];
         division.emplace_back(step, static_cast<int>(d));
         break;

@@ -121,8 +121,32 @@ class NodeTime {
     for (size_t step = 0; step < plan_.parts.size(); ++step) {
       if (plan_.op_cuts[node_][step] >= 0) work.flops /= plan_.parts[step];
     }
+    work.flops *= PartFullness();
+    work.bytes *= PartFullness();
     const double seconds = tofu::ComputeSeconds(machine_, node.op, work);
     return machine_.device.is_gpu ? seconds : seconds / machine_.HostSpeed(workers_);
+  }
+
+  // How much more than the mean the worker with the most of an operator's values has.
+  double PartFullness() const {
+    const StrategyRow* row = table_.row(node_);
+    double fullness = 1;
+    for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
+      fullness *= FullnessOf(static_cast<double>(VariableExtent(graph_, *row, node_, v)),
+                             plan_.op_cuts[node_], static_cast<int>(v));
+    }
+    return fullness;
+  }
+
+  // The same of a tensor's elements.
+  double TileFullness(NodeEntry entry) const {
+    const Shape& shape = Entry(graph_.shapes, entry);
+    double fullness = 1;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      fullness *= FullnessOf(static_cast<double>(shape[d]),
+                             Entry(plan_.tensor_cuts, entry), static_cast<int>(d));
+    }
+    return fullness;
   }
 
   Crossing Input(size_t slot) const {
@@ -236,7 +260,8 @@ class NodeTime {
 
   // Counted in nanoseconds; adds the bytes of each step to `bytes`.
   int64_t FetchNs(const std::vector<Crossing>& crossings, NodeEntry entry,
-                  bool may_overlap, double compute_s, std::vector<int64_t>* bytes) const {
+                  double fullness, bool may_overlap, double compute_s,
+                  std::vector<int64_t>* bytes) const {
     const int64_t each = BytesOfType(Entry(graph_.dtypes, entry));
     double seconds = 0;
     double host_s = 0;
@@ -259,10 +284,11 @@ class NodeTime {
       }
     }
     if (all == 0) return 0;
+    seconds *= fullness;
     if (may_overlap) seconds -= std::min(seconds, compute_s);
     if (machine_.device.is_gpu) {
       const Work packing{OperatorKind::kMovement, 0,
-                         4 * static_cast<double>(all) / workers_};
+                         4 * fullness * static_cast<double>(all) / workers_};
       seconds += tofu::ComputeSeconds(machine_, "", packing);
     }
     return std::llround((seconds + host_s) * 1e9);
@@ -271,6 +297,14 @@ class NodeTime {
   double host_s() const { return host_s_; }
 
  private:
+  double FullnessOf(double extent, const std::vector<int>& cuts, int cut) const {
+    double parts = 1;
+    for (size_t step = 0; step < cuts.size(); ++step) {
+      if (cuts[step] == cut) parts *= plan_.parts[step];
+    }
+    return std::ceil(extent / parts) * parts / extent;
+  }
+
   template <typename List>
   typename List::value_type Entry(const List& list, NodeEntry entry) const {
     return list[static_cast<size_t>(graph_.first_entry[entry.node] + entry.index)];
@@ -328,14 +362,11 @@ class NodeTime {
   }
 
   // At which workers that differ in nothing else have the same, innermost links first;
-  // none unless all regions have the same extents.
+  // none unless the regions' extents differ by one element at most.
   std::vector<size_t> StepsOfAlike(const Regions& regions) const {
-    for (const Region& region : regions) {
-      for (size_t d = 0; d < region.size(); ++d) {
-        if (region[d].end - region[d].begin != regions[0][d].end - regions[0][d].begin) {
-          return {};
-        }
-      }
+    for (size_t d = 0; d < regions[0].size(); ++d) {
+      const auto [least, most] = LengthsOf(regions, d);
+      if (least < 1 || most > least + 1) return {};
     }
     std::vector<size_t> steps;
     for (size_t step = 0; step < plan_.parts.size(); ++step) {
@@ -352,6 +383,16 @@ class NodeTime {
     std::stable_sort(steps.begin(), steps.end(),
                      [&](size_t a, size_t b) { return LevelOf(a) < LevelOf(b); });
     return steps;
+  }
+
+  // The shortest and the longest along a dimension.
+  static std::pair<int64_t, int64_t> LengthsOf(const Regions& regions, size_t d) {
+    std::pair<int64_t, int64_t> lengths(std::numeric_limits<int64_t>::max(), 0);
+    for (const Region& region : regions) {
+      const int64_t length = region[d].end - region[d].begin;
+      lengths = {std::min(lengths.first, length), std::max(lengths.second, length)};
+    }
+    return lengths;
   }
 
   bool AreDisjoint(const Regions& regions) const {
@@ -381,7 +422,7 @@ class NodeTime {
   }
 
   // The regions divided over the steps of one level, of two levels, ...; along each
-  // dimension first, and the next one where it does not divide.
+  // dimension first, and the next one where it does not divide evenly.
   void AddStops(Kind kind, const Regions& regions, const std::vector<size_t>& steps,
                 std::vector<State>* states) const {
     for (size_t first = 0; first < regions[0].size(); ++first) {
@@ -398,10 +439,11 @@ class NodeTime {
 
   void DivideOnce(size_t first, size_t step, State* state) const {
     const int parts = plan_.parts[step];
-    for (size_t i = 0; i < state->boxes[0].size(); ++i) {
-      const size_t d = (first + i) % state->boxes[0].size();
-      const int64_t extent = state->boxes[0][d].end - state->boxes[0][d].begin;
-      if (extent == 0 || extent % parts != 0) continue;
+    const size_t rank = state->boxes[0].size();
+    for (size_t i = 0; i < 2 * rank; ++i) {  // those that divide evenly first
+      const size_t d = (first + i) % rank;
+      const int64_t extent = LengthsOf(state->boxes, d).first;
+      if (extent < parts || (i < rank && extent % parts != 0)) continue;
       for (size_t worker = 0; worker < parts_.size(); ++worker) {
         Span& span = state->boxes[worker][d];
         span = PartOf(span, parts, parts_[worker].which[step]);
@@ -565,7 +607,8 @@ RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
     const auto count = [&](const std::vector<Crossing>& moves) {
       RecountedTime one;
       one.bytes.assign(plan.parts.size(), 0);
-      one.ns = time.FetchNs(moves, entry, overlaps(entry), compute_s, &one.bytes);
+      one.ns = time.FetchNs(moves, entry, time.PartFullness(), overlaps(entry), compute_s,
+                            &one.bytes);
       return one;
     };
     const std::vector<Crossing> direct = {time.Input(slot)};
@@ -578,7 +621,8 @@ RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
     const auto count = [&](const std::vector<Crossing>& moves) {
       RecountedTime one;
       one.bytes.assign(plan.parts.size(), 0);
-      one.ns = time.FetchNs(moves, entry, false, compute_s, &one.bytes);
+      one.ns = time.FetchNs(moves, entry, time.TileFullness(entry), false, compute_s,
+                            &one.bytes);
       return one;
     };
     const std::vector<Crossing> direct = time.Output(static_cast<size_t>(index));

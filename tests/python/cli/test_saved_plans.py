@@ -105,8 +105,8 @@ REFUSED = {
         {"TOFU_PINS": "net_dense0_weight=7"},
         'TOFU_PINS: pin of "net_dense0_weight"',
     ),
-    "indivisible": (
-        (8, 15),
+    "too few elements": (
+        (8, 1),
         {"TOFU_PINS": "net_dense0_weight=0"},
         'TOFU_PINS: pin of "net_dense0_weight"',
     ),

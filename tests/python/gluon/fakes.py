@@ -28,7 +28,7 @@ from tofu.plans.layout import Layout, Variable, cuts_of
 
 REFUSED = "sign"  # an operator that the fake cannot plan
 UNDESCRIBED = "Hypot"
-PARTS = {2: (2,), 3: (3,), 4: (2, 2)}
+PARTS = {2: (2,), 3: (3,), 4: (2, 2), 17: (17,), 37: (37,)}
 APART = concurrent.futures.ThreadPoolExecutor(1)
 
 

@@ -209,15 +209,17 @@ def test_undescribed_operators_are_named_with_their_cost(on):
 
 
 def test_replicated_tensors_are_named(on):
+    tofu.gluon.enable(workers=37, device="cpu", log="info")
     net = started(nn.Dense(17, in_units=31, use_bias=False, prefix="odd_"))
     with pytest.warns(messages.TofuWarning) as seen:
         net(mx.nd.ones((3, 31)))
     (text,) = warnings_of(seen)
-    assert "no dimension of odd_weight (2.1 KiB) divides" in text
+    assert "no dimension of odd_weight (2.1 KiB) has an element for each worker" in text
     assert net.weight.list_data()[1].shape == (17, 31)
 
 
 def test_a_few_hundred_replicated_bytes_are_not_worth_a_warning(on):
+    tofu.gluon.enable(workers=17, device="cpu", log="info")
     net = started(nn.Dense(7, in_units=13, prefix="odd_"))
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

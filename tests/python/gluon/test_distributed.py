@@ -93,7 +93,7 @@ def test_processes_that_update_by_themselves_equal_one(tmp_path, processes, serv
     for case in TOGETHER:
         assert_weights(tmp_path, case, processes, serial(case))
     # Weights and biases of the first two layers are two tiles each; the last layer is whole.
-    assert done.stdout == "tiles [2, 2, 2, 2, 2, 2] keys 11\n" * processes
+    assert done.stdout == "tiles [2, 2, 2, 2, 2, 2] keys 12\n" * processes
     # Process 0 has saved, for all.
     net = script.build("float32")
     net.load_parameters(str(tmp_path / "net"))
@@ -131,7 +131,7 @@ def test_servers_that_update_equal_one_process(tmp_path, case, processes):
     assert done.returncode == 0, done.stderr
     assert_weights(tmp_path, case, processes, serial(case))
     whole = "lamb" in case  # its optimizer needs the norms of whole tensors
-    assert done.stdout == f"tiles [2, 2, 2, 2, 2, 2] keys {6 if whole else 11}\n" * processes
+    assert done.stdout == f"tiles [2, 2, 2, 2, 2, 2] keys {6 if whole else 12}\n" * processes
 
 
 @pytest.mark.whole

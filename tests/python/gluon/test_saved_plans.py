@@ -123,7 +123,7 @@ def test_a_pin_that_the_saved_plan_contradicts(off, tmp_path, pin):
 
 
 @pytest.mark.parametrize(
-    ("pin", "text"), [((5,), "dimension 5|rank|range"), ((0, 0, 0), "step"), ((1,), "divides")]
+    ("pin", "text"), [((5,), "dimension 5|rank|range"), ((0, 0, 0), "step"), ((2,), "dimension 2")]
 )
 def test_a_pin_that_cannot_hold_ends_the_run(off, pin, text):
     """Training never runs serially; the error names the pin, the second time too."""

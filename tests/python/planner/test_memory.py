@@ -15,6 +15,7 @@ from tofu.planner import memory
 from tofu.planner.memory import with_memory
 from tofu.planner.search import search
 from tofu.planner.sources import from_model
+from tofu.plans import SearchOptions
 
 SMALL = {"mlp": 8, "wresnet-50-4": 2, "transformer": 2}
 
@@ -35,7 +36,8 @@ def test_copies_of_workers_hold_and_fetch_what_all_workers_do(model, workers):
 
 
 def test_only_the_workers_of_one_copy_are_partitioned(monkeypatch):
-    found = search(from_model("mlp", batch_size=8, optimizer="sgd", workers=6))
+    problem = from_model("mlp", batch_size=8, optimizer="sgd", workers=6)
+    found = search(problem, SearchOptions(equal_tiles=True))
     assert found.plan.parts == [3, 2], "nothing of it divides by 3"
     partitioned = []
     real = _core.partition
@@ -55,7 +57,8 @@ def test_the_memory_of_very_many_workers_stays_an_estimate(monkeypatch):
     monkeypatch.setattr(memory, "_MOST_WORKERS", 2)
     kinds = {}
     for workers in (6, 4):  # of the six, two differ
-        found = search(from_model("mlp", batch_size=8, optimizer="sgd", workers=workers))
+        problem = from_model("mlp", batch_size=8, optimizer="sgd", workers=workers)
+        found = search(problem, SearchOptions(equal_tiles=True))
         plan = found.read()
         kinds[workers] = with_memory(found.problem, plan, "multifetch").memory
     assert kinds == {6: "exact", 4: "estimate"}

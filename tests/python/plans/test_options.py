@@ -17,7 +17,7 @@ def test_only_what_differs_from_the_default_is_handed_on():
     }
 
 
-@pytest.mark.parametrize("name", ["allow_replication", "coarsen", "tie_updates"])
+@pytest.mark.parametrize("name", ["allow_replication", "coarsen", "tie_updates", "equal_tiles"])
 def test_every_switch_is_handed_on_alone(name):
     value = name != "coarsen"
     assert SearchOptions(**{name: value}).arguments() == {"mode": "tofu", name: value}

@@ -418,9 +418,9 @@ def replicated(name: str, compiled: Compiled) -> None:
     shown = [f"{readable(tensor)} ({format_bytes(size)})" for tensor, size in large.items()]
     more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
     warn(
-        f"{name}: no dimension of {', '.join(shown[:_NAMES_SHOWN])}{more} divides by the number "
-        "of workers; they are replicated. To split them, choose a batch or layer size that is a "
-        "multiple of it"
+        f"{name}: no dimension of {', '.join(shown[:_NAMES_SHOWN])}{more} has an element for "
+        "each worker; they are replicated. To split them, choose fewer workers, or a larger batch "
+        "or layer"
     )
 
 

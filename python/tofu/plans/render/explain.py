@@ -136,9 +136,9 @@ def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
     ]
     whole = [way for way in step["alternatives"] if way["cut"] == REPLICATED != chosen]
     if chosen == REPLICATED and not others:
-        return "No dimension divides by the parts of this step, so it stays whole."
+        return "No dimension has an element for each part of this step, so it stays whole."
     if not others:
-        text = "No other dimension divides by the parts of this step."
+        text = "No other dimension has an element for each part of this step."
     else:
         best = min(others, key=lambda way: int(way["searched_bytes"]))
         more = best["searched_bytes"] - total

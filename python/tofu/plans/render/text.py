@@ -147,9 +147,9 @@ def _whole(plan: Plan) -> list[str]:
     shown = ", ".join(f"{readable(name)} ({format_bytes(sizes[name])})" for name in list(sizes)[:3])
     return [
         f"{format_bytes(whole)} of the {format_bytes(total)} of all tensors stay whole on every "
-        f"worker, as no dimension divides by {' x '.join(map(str, plan.parts))}: {shown}"
+        f"worker, as no dimension has {' x '.join(map(str, plan.parts))} elements: {shown}"
         + (", ..." if len(sizes) > 3 else ""),
-        "choose another number of workers, or a batch and layers that it divides",
+        "choose fewer workers, or a larger batch or layers",
     ]
 
 

@@ -127,21 +127,29 @@ TEST(PlanOutput, RoutesThatDoNotFitAreTheFaultOfThePlan) {
   EXPECT_NE(ErrorOfRoute({}, {{{1, 0}}, {{0, 0}}})
                 .find("a stop that does not divide another one"),
             std::string::npos);
-  EXPECT_NE(ErrorOfRoute({{{1, 0}}}, {}, {2, 2}, 7)
-                .find("a stop along a dimension that does not divide"),
+  EXPECT_NE(ErrorOfRoute({{{1, 0}}}, {}, {2, 2}, 1)
+                .find("a stop along a dimension with too few elements"),
             std::string::npos);
 }
 
-TEST(PlanOutput, PiecesLieAlongADimensionThatDivides) {
+TEST(PlanOutput, PiecesLieAlongADimensionThatDividesIfThereIsOne) {
   const OutputFetches fetches = Product(3, 8, {4}, {2}, {kReplicated});
   ASSERT_EQ(fetches.gather.size(), 4u);
   EXPECT_EQ(fetches.first[1].region, (Box{{0, 2}, {3, 4}}));
 }
 
-TEST(PlanOutput, ASumThatDoesNotDivideIsReducedByAll) {
+TEST(PlanOutput, PiecesOfASumThatDoesNotDivideDifferByOneElement) {
   const OutputFetches fetches = Product(3, 5, {4}, {2}, {kReplicated});
+  ASSERT_EQ(fetches.gather.size(), 4u);
+  EXPECT_EQ(fetches.first[0].region, (Box{{0, 0}, {3, 2}}));
+  EXPECT_EQ(fetches.first[3].region, (Box{{0, 4}, {3, 5}}));
+  EXPECT_EQ(Elements(fetches.first) + Elements(fetches.gather), 2 * 3 * 15);
+}
+
+TEST(PlanOutput, ASumOfTooFewElementsIsReducedByAll) {
+  const OutputFetches fetches = Product(3, 1, {4}, {2}, {kReplicated});
   EXPECT_TRUE(fetches.gather.empty());
-  EXPECT_EQ(Elements(fetches.first), 4 * 3 * 15);
+  EXPECT_EQ(Elements(fetches.first), 4 * 3 * 3);
 }
 
 // In pieces two workers would fetch as much, with more operators.

@@ -25,10 +25,11 @@ std::vector<Cuts> OfTensor(const Shape& shape, const Cuts& given,
   return found;
 }
 
-TEST(Alternatives, ATensorIsWholeOnlyWhereNothingDividesOrItMay) {
+TEST(Alternatives, ATensorIsWholeOnlyWhereNothingCanBeCutOrItMay) {
   EXPECT_EQ(OfTensor({4, 6}, {kFree}, {2}), (std::vector<Cuts>{{0}, {1}}));
   EXPECT_EQ(OfTensor({4, 6}, {kFree}, {2}, true), (std::vector<Cuts>{{0}, {1}, {kW}}));
-  EXPECT_EQ(OfTensor({5, 7}, {kFree}, {2}), (std::vector<Cuts>{{kW}}));
+  EXPECT_EQ(OfTensor({5, 7}, {kFree}, {2}), (std::vector<Cuts>{{0}, {1}}));
+  EXPECT_EQ(OfTensor({1, 1}, {kFree}, {2}), (std::vector<Cuts>{{kW}}));
 }
 
 TEST(Alternatives, GivenDecisionsStay) {
@@ -57,10 +58,14 @@ TEST(Alternatives, OneDimensionForAllStepsGivesWayWhereItDividesNoFurther) {
 }
 
 TEST(Alternatives, FillAlikePrefersTheFirstThenTheOthersInTheirOrder) {
-  EXPECT_EQ(FillAlike({6, 4, 2}, {2, 0, 1}, 1, {kFree, kFree, kFree}, {2, 2, 2}),
-            (Cuts{1, 1, 2}));
-  EXPECT_EQ(FillAlike({3, 5}, {0, 1}, 0, {kFree}, {2}), (Cuts{kW}));
-  EXPECT_EQ(FillAlike({4}, {}, 0, {kFree, 0}, {2, 4}), (Cuts{kW, 0}))
+  EXPECT_EQ(
+      FillAlike(CutExtents({6, 4, 2}), {2, 0, 1}, 1, {kFree, kFree, kFree}, {2, 2, 2}),
+      (Cuts{1, 1, 2}));
+  EXPECT_EQ(FillAlike(CutExtents({3, 5}), {0, 1}, 0, {kFree}, {2}), (Cuts{1}))
+      << "3 are not cut evenly";
+  EXPECT_EQ(FillAlike(CutExtents({3, 1}), {0, 1}, 0, {kFree}, {2}), (Cuts{0}));
+  EXPECT_EQ(FillAlike(CutExtents({1, 1}), {0, 1}, 0, {kFree}, {2}), (Cuts{kW}));
+  EXPECT_EQ(FillAlike(CutExtents({4}), {}, 0, {kFree, 0}, {2, 4}), (Cuts{kW, 0}))
       << "a later given cut needs the whole extent";
 }
 
@@ -77,10 +82,10 @@ std::vector<Cuts> OfOperator(ExampleGraph* example, int node, const Cuts& given,
 TEST(Alternatives, AnOperatorIsSplitAlongSplittableVariables) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6});
-  example.MatMul("y", x, example.Variable("w", {6, 9}));
+  example.MatMul("y", x, example.Variable("w", {6, 3}));
   example.Opaque("z", {x}, {4});
   EXPECT_EQ(OfOperator(&example, 2, {kFree}, {2}), (std::vector<Cuts>{{0}, {2}}));
-  EXPECT_EQ(OfOperator(&example, 2, {kFree}, {5}), (std::vector<Cuts>{{kW}}));
+  EXPECT_EQ(OfOperator(&example, 2, {kFree}, {7}), (std::vector<Cuts>{{kW}}));
   EXPECT_EQ(OfOperator(&example, 3, {kFree}, {2}), (std::vector<Cuts>{{kW}}));
 }
 
@@ -98,11 +103,11 @@ TEST(Alternatives, AStepThatCouldOnlyMixReductionsIsWhole) {
   EXPECT_EQ(cuts, (std::vector<Cuts>{{0, kW}, {kW, 1}, {kW, kW}}));
 }
 
-TEST(Alternatives, WithoutOutputReductionASumIsSplitOnlyWhereNothingElseDivides) {
+TEST(Alternatives, WithoutOutputReductionASumIsSplitOnlyWhereNothingElseIsCutEvenly) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 12});
-  example.MatMul("y", x, example.Variable("w", {12, 5}));
-  example.MatMul("z", example.Variable("v", {3, 6}), example.Variable("u", {6, 5}));
+  example.MatMul("y", x, example.Variable("w", {12, 3}));
+  example.MatMul("z", example.Variable("v", {3, 6}), example.Variable("u", {6, 3}));
   Restrictions restrictions;
   restrictions.forbid_output_reduction = true;
   EXPECT_EQ(OfOperator(&example, 2, {kFree}, {2}, restrictions),

@@ -49,8 +49,7 @@ TEST(CostModel, AnObjectiveHasAKnownNameAndWhatItNeeds) {
       MakePlan(example.graph(), example.table(), options);
       FAIL() << name;
     } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find("expected \"bytes\", "),
-                std::string::npos)
+      EXPECT_NE(std::string(error.what()).find("expected \"bytes\", "), std::string::npos)
           << error.what();
     }
   }

@@ -62,7 +62,7 @@ TEST_P(OneTensor, NeededWholeOrCutOtherwiseOrAsOwned) {
 }
 
 // Workers that all need a sum reduce a piece each and gather the others, if some
-// dimension divides into the pieces.
+// dimension has an element for each piece.
 TEST_P(OneTensor, ReducedAndNeededWhole) {
   const int k = GetParam();
   const auto output = [&](int64_t rows, int64_t columns) {
@@ -82,7 +82,8 @@ TEST_P(OneTensor, ReducedAndNeededWhole) {
   EXPECT_EQ(output(24, 24), 2 * (k - 1) * kSize);
   EXPECT_EQ(output(5, 24), 2 * (k - 1) * 5 * 24);
   EXPECT_EQ(output(24, 5), 2 * (k - 1) * 5 * 24);
-  EXPECT_EQ(output(5, 7), k * (k - 1) * 5 * 7) << "nothing divides";
+  EXPECT_EQ(output(5, 7), k <= 7 ? 2 * (k - 1) * 5 * 7 : k * (k - 1) * 5 * 7)
+      << "in pieces where there is an element for each worker";
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, OneTensor, testing::Values(2, 3, 4, 6, 8));
@@ -240,9 +241,9 @@ TEST(Cost, TheLeastOfAnOutputHoldsForEveryOrderOfTheSteps) {
       for (size_t i = 0; i < 3; ++i) {
         if (tensor[i] == 2) whole |= StepSet{1} << i;
       }
-      const Shape tile = LongestSides(tiles);
-      const int64_t least = last.LeastOutputElements(0, tile, tiles.volume, whole,
-                                                     overlap.Most(tile), &overlap);
+      const TileGrid grid({8, 8}, tensor_cuts(tensor), parts);
+      const int64_t least = last.LeastOutputElements(0, grid, tiles.volume, whole,
+                                                     overlap.Most(grid), &overlap);
       int64_t best = std::numeric_limits<int64_t>::max();
       Cuts order = tensor;
       std::sort(order.begin(), order.end());

@@ -52,9 +52,13 @@ class TileMemory {
  private:
   int64_t Tile(int entry, const Plan& plan) const {
     int64_t bytes = DtypeBytes(graph_.dtypes[entry]);
-    for (int64_t extent : graph_.shapes[entry]) bytes *= extent;
-    for (size_t step = 0; step < plan.parts.size(); ++step) {
-      if (plan.tensor_cuts[entry][step] >= 0) bytes /= plan.parts[step];
+    for (size_t d = 0; d < graph_.shapes[entry].size(); ++d) {
+      int64_t parts = 1;
+      for (size_t step = 0; step < plan.parts.size(); ++step) {
+        if (plan.tensor_cuts[entry][step] == static_cast<int>(d))
+          parts *= plan.parts[step];
+      }
+      bytes *= (graph_.shapes[entry][d] + parts - 1) / parts;  // of the largest tile
     }
     return bytes;
   }

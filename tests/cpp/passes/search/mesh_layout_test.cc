@@ -110,17 +110,20 @@ class EveryLayout {
     });
   }
 
-  // At each step no tensor and no operator has two of the dimensions, and all divide.
+  // At each step no tensor and no operator has two of the dimensions, and all are cut
+  // into parts of which none is more than a quarter above the mean.
   bool IsPossible(const Layout& layout) const {
     const auto fits = [&](const std::vector<int>& dims,
                           const std::vector<int64_t>& extents) {
-      std::vector<int64_t> left = extents;
+      std::vector<int64_t> parts(extents.size(), 1);
       for (size_t step = 0; step < layout.size(); ++step) {
         int cut = 0;
         for (size_t d = 0; d < dims.size(); ++d) {
           if (dims[d] < 0 || layout[step].count(dims[d]) == 0) continue;
-          if (++cut > 1 || left[d] % parts_[step] != 0) return false;
-          left[d] /= parts_[step];
+          parts[d] *= parts_[step];
+          const int64_t largest = (extents[d] + parts[d] - 1) / parts[d];
+          if (++cut > 1 || parts[d] > extents[d]) return false;
+          if (largest * parts[d] * 4 > extents[d] * 5) return false;
         }
       }
       return true;

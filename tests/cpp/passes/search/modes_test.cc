@@ -139,12 +139,21 @@ TEST(Modes, SoyBeansCutIsTheCheapestOfItsTilings) {
         return RecountNode(graph, table, plan, read, node);
       }
       const int cut = plan.op_cuts[node][0];
-      const bool divides =
-          std::any_of(row->splittable.begin(), row->splittable.end(), [&](int var) {
-            return IsBasicSplit(*row, var) &&
-                   VariableExtent(graph, *row, node, static_cast<size_t>(var)) % 2 == 0;
-          });
-      const bool allowed = cut == kReplicated ? !divides : IsBasicSplit(*row, cut);
+      const auto extent = [&](int var) {
+        return VariableExtent(graph, *row, node, static_cast<size_t>(var));
+      };
+      const auto is_even = [&](int var) {  // 3 elements are not
+        return IsBasicSplit(*row, var) && extent(var) >= 2 && extent(var) != 3;
+      };
+      const auto can_be_cut = [&](int var) {
+        return IsBasicSplit(*row, var) && extent(var) >= 2;
+      };
+      const std::vector<int>& vars = row->splittable;
+      const bool any_even = std::any_of(vars.begin(), vars.end(), is_even);
+      const bool any = std::any_of(vars.begin(), vars.end(), can_be_cut);
+      const bool allowed = cut == kReplicated ? !any
+                           : any_even         ? is_even(cut)
+                                              : can_be_cut(cut);
       return allowed ? RecountNode(graph, table, plan, read, node) : kNever;
     };
     const int64_t best = BruteForceCost(graph, table, coarse, {2}, 3000,

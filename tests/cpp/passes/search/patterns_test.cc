@@ -43,8 +43,8 @@ std::vector<Cuts> PatternsOfAll(const std::vector<Cuts>& all,
 TEST(Patterns, EqualStepsAscendAndWholeOnesComeLast) {
   EXPECT_EQ(PatternOf({kW, 2, 0}, {2, 2, 2}, 0), (Cuts{0, 2, kW}));
   EXPECT_EQ(PatternOf({2, 1, 0}, {3, 2, 2}, 0), (Cuts{2, 0, 1}));
-  EXPECT_EQ(PatternOf({1, 2, 0}, {2, 3, 2}, 0), (Cuts{0, 2, 1}))
-      << "equal parts need not be neighbours";
+  EXPECT_EQ(PatternOf({1, 2, 0}, {2, 3, 2}, 0), (Cuts{1, 2, 0}))
+      << "the order of unequal parts decides where tiles begin";
 }
 
 TEST(Patterns, OrderedStepsStayWhereTheyAre) {

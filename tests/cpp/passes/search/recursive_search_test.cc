@@ -112,7 +112,7 @@ TEST(RecursiveSearch, StepsThatAreGivenDifferentCutsDoNotChangePlaces) {
   }
 }
 
-// Of unequal parts, what one step cuts need not divide at the other: the batch does not
+// Steps of unequal parts leave tiles elsewhere when they trade places: the batch does not
 // divide by 3. A quick search does not decide so many steps jointly.
 TEST(RecursiveSearch, OnlyStepsOfEqualPartsChangePlaces) {
   Problem problem(Mlp(4096, 9 * 64, 1), {2, 2, 2, 2, 2, 2, 2, 2, 3});
@@ -123,7 +123,7 @@ TEST(RecursiveSearch, OnlyStepsOfEqualPartsChangePlaces) {
 }
 
 TEST(RecursiveSearch, ManyStepsAreProvenByTheirProfiles) {
-  Problem problem(Mlp(4096, 9 * 64, 1), {2, 2, 2, 2, 2, 3});
+  Problem problem(Mlp(9 * 4096, 9 * 64, 1), {2, 2, 2, 2, 2, 3});
   const Plan plan = problem.Search(Method::kImproved);
   EXPECT_EQ(plan.total_bytes(), problem.Recounted(plan));
   EXPECT_EQ(plan.status, PlanStatus::kOptimal);

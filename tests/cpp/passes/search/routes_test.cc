@@ -84,8 +84,13 @@ TEST(Routes, NoStopsWhereNothingIsGained) {
   EXPECT_TRUE(RouteStops(whole, {0, 0}).empty());  // one level
   const GroupBoxes cut = TileBoxes({8}, {kReplicated, 0}, {2, 2});
   EXPECT_TRUE(RouteStops(cut, {1, 0}).empty());  // workers of a host need different rows
-  const GroupBoxes odd = TileBoxes({7}, {kReplicated, kReplicated}, {2, 2});
-  EXPECT_TRUE(RouteStops(odd, {1, 0}).empty());  // nothing divides
+  const GroupBoxes one = TileBoxes({1}, {kReplicated, kReplicated}, {2, 2});
+  EXPECT_TRUE(RouteStops(one, {1, 0}).empty());  // too few elements
+}
+
+TEST(Routes, StopsDivideTilesThatDifferByOneElement) {
+  const GroupBoxes odd = TileBoxes({7}, {0, kReplicated}, {2, 2});
+  EXPECT_EQ(RouteStops(odd, {1, 0}), (std::vector<TileSplits>{{{1, 0}}}));
 }
 
 TEST(Routes, WorkersOfDifferentHostsMayNeedDifferentRegions) {

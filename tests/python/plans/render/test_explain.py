@@ -57,7 +57,7 @@ def tensor(ways, chosen=0, tied=1):
             "Dimension 1 would communicate 100 bytes less; a pin, the search mode or",
             id="cheaper",
         ),
-        pytest.param([way(0, 1000)], 0, "No other dimension divides", id="only"),
+        pytest.param([way(0, 1000)], 0, "No other dimension has an element", id="only"),
         pytest.param(
             [way(-1, 900), way(0, 1000), way(1, 1300)],
             0,
@@ -67,11 +67,11 @@ def tensor(ways, chosen=0, tied=1):
         pytest.param(
             [way(-1, 900), way(0, 1000)],
             0,
-            "No other dimension divides by the parts of this step. "
+            "No other dimension has an element for each part of this step. "
             "Leaving it whole would communicate 100",
             id="only, and whole is cheaper",
         ),
-        pytest.param([way(-1, 1000)], -1, "No dimension divides by the parts", id="none"),
+        pytest.param([way(-1, 1000)], -1, "No dimension has an element for each part", id="none"),
         pytest.param(
             [way(0, 1000), way(-1, 400)],
             0,

@@ -170,8 +170,8 @@ def test_what_is_shared_follows_the_bytes_that_it_is_a_part_of():
 def test_a_plan_that_leaves_most_bytes_whole_says_so():
     def tensors(whole):
         # Two steps cut w, and one cuts x, which is not whole then.
-        shapes = {"w": [8, 6], "v": [9, whole], "x": [2]}
-        cuts = {"w": [0, 1], "v": [-1, -1], "x": [0, -1]}
+        shapes = {"w": [20, 2], "v": [9, whole], "x": [10]}
+        cuts = {"w": [0, 0], "v": [-1, -1], "x": [0, -1]}
         return [
             {
                 "node": n,
@@ -183,13 +183,15 @@ def test_a_plan_that_leaves_most_bytes_whole_says_so():
             for n, s in shapes.items()
         ]
 
-    lines = render_text(Plan.from_json(json.dumps(document(tensors=tensors(7))))).splitlines()
+    steps = {"parts": [10, 2], "workers": 20}
+    many = json.dumps(document(tensors=tensors(7), **steps))
+    lines = render_text(Plan.from_json(many)).splitlines()
     assert lines[1] == (
         "252 bytes of the 452 bytes of all tensors stay whole on every worker, as no dimension "
-        "divides by 2 x 2: v (252 bytes)"
+        "has 10 x 2 elements: v (252 bytes)"
     )
-    assert lines[2] == "choose another number of workers, or a batch and layers that it divides"
-    few = render_text(Plan.from_json(json.dumps(document(tensors=tensors(3)))))
+    assert lines[2] == "choose fewer workers, or a larger batch or layers"
+    few = render_text(Plan.from_json(json.dumps(document(tensors=tensors(3), **steps))))
     assert "whole on every worker" not in few
 
 

@@ -14,6 +14,7 @@ from typing import Optional
 
 from tofu.analysis.apply_row import extent_of
 from tofu.analysis.table import Row, row_for
+from tofu.boxes import cuts_evenly
 from tofu.dtypes import dtype_name
 from tofu.mx.nnvm import Entry, Node, Shape
 
@@ -29,16 +30,44 @@ _REASON = "reduces over a dimension that stays whole"
 def indivisible(node: Node, workers: int) -> bool:
     """Whether this many workers can share a node's parts, but not the node itself.
 
-    So it is if dividing the dimensions whose parts are concatenated leaves workers idle, and
-    the other dimensions of the first input have a factor for these workers.
+    So it is if evenly cutting the dimensions whose parts are concatenated leaves workers idle,
+    and the other dimensions of the first input can be cut for some of these.
     """
     ins = [entry.shape for entry in node.inputs]
     row = row_for(node.op, node.attrs, ins, node.shapes)
-    left, shared = workers, 1
+    idle, shared = _prime_factors(workers), 1
     for extent in _free(row, ins, node.shapes) if row is not None else ():
-        left, shared = left // math.gcd(left, extent), shared * extent
+        idle, shared = _idle(idle, extent), shared * extent
     elements = math.prod(ins[0])
-    return left > 1 and math.gcd(elements // math.gcd(shared, elements), left) > 1
+    rest = elements // math.gcd(shared, elements)
+    return any(cuts_evenly(rest, parts) for parts in idle)
+
+
+def _idle(steps: Sequence[int], extent: int) -> list[int]:
+    """Returns the steps that do not cut an extent evenly after those that do."""
+    parts, idle = 1, []
+    for step in steps:
+        if cuts_evenly(extent, parts * step):
+            parts *= step
+        else:
+            idle.append(step)
+    return idle
+
+
+def _prime_factors(number: int) -> list[int]:
+    """The prime factors, ascending.
+
+    >>> _prime_factors(12)
+    [2, 2, 3]
+    """
+    factors = []
+    divisor = 2
+    while number > 1:
+        while number % divisor == 0:
+            number //= divisor
+            factors.append(divisor)
+        divisor += 1
+    return factors
 
 
 def _free(row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> list[int]:
