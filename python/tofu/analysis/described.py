@@ -23,7 +23,7 @@ ENTRY_POINTS = "tofu.operators"
 
 
 def description_of(op: str) -> Optional[Description]:
-    """Returns an operator's description; loads packages and files if tofu itself has none.
+    """Returns an operator's description, after loading tofu's, those of packages, and of files.
 
     Raises:
         ConfigError: a package or file with descriptions cannot be loaded.

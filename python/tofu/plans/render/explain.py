@@ -104,12 +104,16 @@ def read(text: str, words: Optional[Mapping[str, str]] = None) -> Explanation:
 def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]:
     shape = "x".join(map(str, tensor["shape"])) or "scalar"
     tied = tensor["tied"] - 1
+    pieces = [1] * len(tensor["shape"])
     for number, step in enumerate(tensor["steps"], 1):
         title = (
             f"Tensor {readable(tensor['name'])} ({shape} {dtype_name(tensor['dtype'])}), "
             f"{_step(number, tensor['steps'])}: {_cut(step['chosen'])}"
         )
         reason = _tensor_reason(step, total)
+        if step["chosen"] != REPLICATED:
+            pieces[step["chosen"]] *= step["parts"]
+            reason += _uneven(tensor["shape"][step["chosen"]], pieces[step["chosen"]])
         if tied:
             reason += f" {tied:,} more tensor{'s are' if tied > 1 else ' is'} cut alike with it."
         yield Section(
@@ -128,6 +132,13 @@ def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]
         )
 
 
+def _uneven(extent: int, pieces: int) -> str:
+    """A sentence on pieces that are not equal, "" where they are."""
+    if extent % pieces == 0:
+        return ""
+    return f" Its pieces then hold {extent // pieces + 1:,} or {extent // pieces:,} of {extent:,}."
+
+
 def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
     """Why the plan chose its cut: what the best other one would cost."""
     chosen = step["chosen"]
@@ -138,7 +149,7 @@ def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
     if chosen == REPLICATED and not others:
         return "No dimension has an element for each part of this step, so it stays whole."
     if not others:
-        text = "No other dimension has an element for each part of this step."
+        text = "This step cuts no other dimension evenly."
     else:
         best = min(others, key=lambda way: int(way["searched_bytes"]))
         more = best["searched_bytes"] - total

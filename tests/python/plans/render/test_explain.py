@@ -57,7 +57,7 @@ def tensor(ways, chosen=0, tied=1):
             "Dimension 1 would communicate 100 bytes less; a pin, the search mode or",
             id="cheaper",
         ),
-        pytest.param([way(0, 1000)], 0, "No other dimension has an element", id="only"),
+        pytest.param([way(0, 1000)], 0, "This step cuts no other dimension evenly", id="only"),
         pytest.param(
             [way(-1, 900), way(0, 1000), way(1, 1300)],
             0,
@@ -67,8 +67,7 @@ def tensor(ways, chosen=0, tied=1):
         pytest.param(
             [way(-1, 900), way(0, 1000)],
             0,
-            "No other dimension has an element for each part of this step. "
-            "Leaving it whole would communicate 100",
+            "This step cuts no other dimension evenly. Leaving it whole would communicate 100",
             id="only, and whole is cheaper",
         ),
         pytest.param([way(-1, 1000)], -1, "No dimension has an element for each part", id="none"),
@@ -83,6 +82,17 @@ def tensor(ways, chosen=0, tied=1):
 def test_reason_of_a_cut(ways, chosen, expected):
     (section,) = read(json.dumps(tensor(ways, chosen))).sections
     assert expected in section.reason
+
+
+def test_pieces_that_are_not_equal_are_told():
+    document = tensor([way(0, 1000)])
+    document["tensor"]["shape"] = [1025, 6]
+    document["tensor"]["steps"] *= 2
+    halves, quarters = read(json.dumps(document)).sections
+    assert halves.reason.endswith(" Its pieces then hold 513 or 512 of 1,025.")
+    assert quarters.reason.endswith(" Its pieces then hold 257 or 256 of 1,025.")
+    (even,) = read(json.dumps(tensor([way(0, 1000)]))).sections
+    assert "pieces" not in even.reason
 
 
 def test_what_is_cut_alike_is_counted():
