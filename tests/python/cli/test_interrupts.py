@@ -48,6 +48,8 @@ def test_ctrl_c_ends_the_command_quietly(tmp_path, words, begun):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # A shell that runs tests in the background has Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     if begun:
