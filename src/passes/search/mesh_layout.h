@@ -7,7 +7,7 @@
 //             that does not divide. A step cuts as many as it can: another one would
 //             break the rule.
 // Search:     all layouts, if there are few; else local search from the best layout that
-//             cuts one dimension first wherever it divides: a step takes another
+//             cuts one dimension first wherever it is cut evenly: a step takes another
 //             dimension, gives up those that cannot be next to it, and takes what else
 //             fits, as long as that costs less.
 // Input:      a graph, its table and classes; the parts; the objective; what is given.
