@@ -40,6 +40,7 @@ from tofu.planner.estimate import (
 from tofu.plans import progress
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.peak import held_groups, peak_text
+from tofu.plans.render.text import unequal_sizes
 from tofu.tables import csv_table, line
 
 __all__ = ["estimate_command"]
@@ -310,6 +311,7 @@ def _advice(report: Report) -> list[str]:
     """Explains the table in words."""
     lines = ["Memory of the fullest worker" + ("." if report.exact else ", an estimate.")]
     lines[0] += " State of sgd_mom: as of NAG and RMSProp; of adam: as of LAMB."
+    lines += _unequal(report.found)
     if report.limit is None:
         return lines
     size = format_bytes(report.limit)
@@ -326,6 +328,22 @@ def _advice(report: Report) -> list[str]:
         f"{best.workers} workers are the fewest that fit with {report.optimizer}: {held} on each, "
         f"{price} communicated in a step.",
     ]
+
+
+def _unequal(found: Sequence[Estimate]) -> list[str]:
+    """A line with an example of tiles that are not equal, if some are not."""
+    for each in found:
+        plan = each.plan
+        if plan is None:
+            continue
+        for tensor in sorted(plan.tensors, key=lambda tensor: -tensor.bytes):
+            sizes = unequal_sizes(tensor, plan.parts)
+            if sizes:
+                return [
+                    f"Not all tiles are equal: over {each.workers} workers those of {tensor.label} "
+                    f"have {sizes}."
+                ]
+    return []
 
 
 def _nothing_fits(report: Report, size: str) -> list[str]:

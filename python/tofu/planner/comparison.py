@@ -52,7 +52,7 @@ class Alternative:
 
     @property
     def whole_share(self) -> float:
-        """The share of all bytes that stay whole because nothing divides."""
+        """The share of all bytes that stay whole because no dimension can be cut."""
         if self.plan is None or not self.plan.tensor_bytes:
             return 0.0
         return sum(self.plan.whole_bytes().values()) / self.plan.tensor_bytes

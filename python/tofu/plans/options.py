@@ -40,8 +40,8 @@ class SearchOptions:
             what a memory limit leaves (tofu.planner.limits).
         tie_updates: whether gradients and optimizer states are cut like their parameter where
             it stays whole, too.
-        equal_tiles: whether all tiles of a tensor must have one size: steps cut only what
-            divides.
+        equal_tiles: whether all tiles of a tensor must have one size: steps cut only
+            dimensions that their parts divide.
     """
 
     mode: str = "tofu"

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from tofu import _core
+from tofu.boxes import pieces
 from tofu.dtypes import dtype_bytes, dtype_name
 from tofu.errors import PlanError
 
@@ -30,6 +31,7 @@ __all__ = [
     "Step",
     "TensorPlan",
     "format_bytes",
+    "tile_bounds",
     "undescribed_text",
 ]
 
@@ -60,11 +62,15 @@ class TensorPlan:
 
     def tiles(self, parts: Sequence[int]) -> tuple[int, ...]:
         """The number of pieces along each dimension."""
-        pieces = [1] * len(self.shape)
+        numbers = [1] * len(self.shape)
         for cut, count in zip(self.cuts, parts):
             if cut != REPLICATED:
-                pieces[cut] *= count
-        return tuple(pieces)
+                numbers[cut] *= count
+        return tuple(numbers)
+
+    def bounds(self, parts: Sequence[int]) -> list[list[tuple[int, int]]]:
+        """The pieces along each dimension, in the order of their numbers."""
+        return tile_bounds(self.shape, self.cuts, parts)
 
     @property
     def replicated(self) -> bool:
@@ -115,6 +121,16 @@ class OperatorPlan:
     def label(self) -> str:
         """The name for people."""
         return readable(self.node)
+
+
+def tile_bounds(
+    shape: Sequence[int], cuts: Sequence[int], parts: Sequence[int]
+) -> list[list[tuple[int, int]]]:
+    """The pieces along each dimension of a tensor, in the order of their numbers."""
+    return [
+        pieces(extent, [count for cut, count in zip(cuts, parts) if cut == dimension])
+        for dimension, extent in enumerate(shape)
+    ]
 
 
 # What ends a search, and what a reader is told of it.

@@ -15,6 +15,7 @@ from typing import Any, Callable, Optional
 
 from tofu import _core
 from tofu.analysis.words import variable_words
+from tofu.boxes import pieces
 from tofu.dtypes import dtype_name
 from tofu.errors import PlanError
 from tofu.tables import table
@@ -22,6 +23,7 @@ from tofu.tables import table
 from ..names import readable
 from ..plan import REPLICATED, Plan
 from ..problem import Problem
+from .text import unequal_text
 
 __all__ = ["Explanation", "Section", "explain"]
 
@@ -104,7 +106,7 @@ def read(text: str, words: Optional[Mapping[str, str]] = None) -> Explanation:
 def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]:
     shape = "x".join(map(str, tensor["shape"])) or "scalar"
     tied = tensor["tied"] - 1
-    pieces = [1] * len(tensor["shape"])
+    parts: list[list[int]] = [[] for _ in tensor["shape"]]
     for number, step in enumerate(tensor["steps"], 1):
         title = (
             f"Tensor {readable(tensor['name'])} ({shape} {dtype_name(tensor['dtype'])}), "
@@ -112,8 +114,8 @@ def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]
         )
         reason = _tensor_reason(step, total)
         if step["chosen"] != REPLICATED:
-            pieces[step["chosen"]] *= step["parts"]
-            reason += _uneven(tensor["shape"][step["chosen"]], pieces[step["chosen"]])
+            parts[step["chosen"]].append(step["parts"])
+            reason += _uneven(tensor["shape"][step["chosen"]], parts[step["chosen"]])
         if tied:
             reason += f" {tied:,} more tensor{'s are' if tied > 1 else ' is'} cut alike with it."
         yield Section(
@@ -132,11 +134,10 @@ def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]
         )
 
 
-def _uneven(extent: int, pieces: int) -> str:
+def _uneven(extent: int, parts: Sequence[int]) -> str:
     """A sentence on pieces that are not equal, "" where they are."""
-    if extent % pieces == 0:
-        return ""
-    return f" Its pieces then hold {extent // pieces + 1:,} or {extent // pieces:,} of {extent:,}."
+    sizes = unequal_text(extent, pieces(extent, parts))
+    return f" Its pieces then hold {sizes}." if sizes else ""
 
 
 def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
@@ -149,7 +150,7 @@ def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
     if chosen == REPLICATED and not others:
         return "No dimension has an element for each part of this step, so it stays whole."
     if not others:
-        text = "This step cuts no other dimension evenly."
+        text = "No other dimension is long enough for this step to cut it evenly."
     else:
         best = min(others, key=lambda way: int(way["searched_bytes"]))
         more = best["searched_bytes"] - total

@@ -17,7 +17,7 @@ from tofu.dtypes import dtype_bytes
 from ..layers import DIRECTIONS, direction_of, layer_of
 from ..names import readable
 from ..peak import Peak, operator_of
-from ..plan import Plan, TensorPlan
+from ..plan import Plan, TensorPlan, tile_bounds
 from .peak import held_groups
 from .picture import draw, worker_pieces
 from .text import summary
@@ -64,7 +64,10 @@ def page_data(
         operators["reads"] = _reads(graph, names.values, tensors, operators)
     tensors["prices"] = _prices(plans[-1][1], tensors, names.values)
     return {
-        "plans": [_plan(name, plan, names) for name, plan in plans],
+        "plans": [
+            {**_plan(name, plan, names), "begins": _begins(plan, number, tensors)}
+            for number, (name, plan) in enumerate(plans)
+        ],
         "tensors": tensors,
         "operators": operators,
         "directions": list(DIRECTIONS),
@@ -163,6 +166,25 @@ def _tensors(plans: Sequence[Plan], names: _Numbers, layers: _Numbers) -> dict[s
         "cutsOf": cuts.values,
         "dtypes": dtypes.values,
     }
+
+
+def _begins(
+    plan: Plan, number: int, tensors: Mapping[str, Any]
+) -> dict[str, list[Optional[list[int]]]]:
+    """Where the pieces of a dimension begin, None if they are equal, by "SHAPE:CUTS"."""
+    found: dict[str, list[Optional[list[int]]]] = {}
+    for shape, cuts in set(zip(tensors["shape"][number], tensors["cuts"][number])):
+        if shape == _NONE:
+            continue
+        bounds = tile_bounds(tensors["shapes"][shape], tensors["cutsOf"][cuts], plan.parts)
+        begins = [[low for low, _ in each] if _is_unequal(each) else None for each in bounds]
+        if any(begins):
+            found[f"{shape}:{cuts}"] = begins
+    return found
+
+
+def _is_unequal(bounds: Sequence[tuple[int, int]]) -> bool:
+    return len({high - low for low, high in bounds}) > 1
 
 
 def _picture(tensor: TensorPlan, parts: Sequence[int]) -> dict[str, Any]:

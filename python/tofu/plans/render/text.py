@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tofu.tables import table
 
@@ -10,7 +10,15 @@ from ..names import readable
 from ..plan import REPLICATED, STOPPED, OperatorPlan, Plan, TensorPlan, format_bytes, format_seconds
 from .grouping import Repeated, repeated_operators, repeated_tensors
 
-__all__ = ["cuts_text", "render_text", "sentence", "summary", "tiles_text"]
+__all__ = [
+    "cuts_text",
+    "render_text",
+    "sentence",
+    "summary",
+    "tiles_text",
+    "unequal_sizes",
+    "unequal_text",
+]
 
 # Up to this many tensors, each has its own line.
 SMALL = 64
@@ -225,9 +233,28 @@ def _tensor_cells(tensor: TensorPlan, plan: Plan) -> tuple[str, str, str, str]:
 
 
 def tiles_text(tensor: TensorPlan, parts: Sequence[int]) -> str:
-    """The number of pieces along each dimension, with "=" if replicated."""
-    pieces = "x".join(map(str, tensor.tiles(parts))) or "-"
-    return pieces + ("=" if tensor.replicated else "")
+    """The number of pieces along each dimension, with "=" if replicated, and unequal sizes."""
+    numbers = "x".join(map(str, tensor.tiles(parts))) or "-"
+    unequal = unequal_sizes(tensor, parts)
+    return numbers + "=" * tensor.replicated + (f" ({unequal})" if unequal else "")
+
+
+def unequal_sizes(tensor: TensorPlan, parts: Sequence[int]) -> str:
+    """The sizes of a tensor's pieces along dimensions whose pieces are not equal."""
+    return "; ".join(filter(None, map(unequal_text, tensor.shape, tensor.bounds(parts))))
+
+
+def unequal_text(extent: int, bounds: Iterable[tuple[int, int]]) -> str:
+    """The sizes of a dimension's pieces, largest first, "" where all are equal.
+
+    >>> unequal_text(1024, pieces(1024, (6,)))
+    '171 or 170 of 1,024'
+    """
+    sizes = sorted({high - low for low, high in bounds}, reverse=True)
+    if len(sizes) == 1:
+        return ""
+    *others, last = (f"{size:,}" for size in sizes)
+    return f"{', '.join(others)} or {last} of {extent:,}"
 
 
 def cuts_text(tensor: TensorPlan) -> str:

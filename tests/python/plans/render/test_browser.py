@@ -351,6 +351,26 @@ def test_a_tensors_tiles_on_click(page):
     assert browser.run(owners)[:4] == ["worker 0", "[0:4, :]", "worker 1", "[0:4, :]"]
 
 
+def test_unequal_tiles_and_what_can_be_pinned(page):
+    tensor = {"node": "w", "output": 0, "shape": [7, 3], "dtype": 0, "cuts": [0, 0]}
+    browser = page(render_html(net(tensors=[tensor], operators=[])))
+    click(browser, "#tensors .link")
+    titles = browser.run("[...document.querySelectorAll('.tile title')].map((e) => e.textContent)")
+    assert titles == [
+        "worker 0: [0:2, :]", "worker 1: [2:4, :]", "worker 2: [4:6, :]", "worker 3: [6:7, :]",
+    ]  # fmt: skip
+    assert f"4 {TIMES} 1 (2 or 1 of 7)" in texts(browser, "#details dd")
+    assert f"84 bytes, {format_bytes(24)} on a worker" in texts(browser, "#details dd")
+    for step, cut in ((0, 1), (1, 1)):
+        browser.run(
+            f"(() => {{ const e = document.querySelectorAll('.pin select')[{step}];"
+            f" e.value = '{cut}'; e.dispatchEvent(new Event('change')); }})()"
+        )
+    assert browser.run("document.querySelector('.pin button').disabled")
+    (why, _) = texts(browser, ".pin .note")
+    assert why == "step 2: that dimension has fewer elements left than 2 parts"
+
+
 def test_planes_of_tiles_stand_apart(page):
     steps = [{"parts": 2, "groups": 2**i, "bytes": 0} for i in range(3)]
     tensor = {"node": "w", "output": 0, "shape": [4, 4, 4], "dtype": 0, "cuts": [0, 1, 2]}
@@ -405,7 +425,6 @@ def test_pins_collect_into_a_command(page):
     pins = ["--pin", "net_fc0_weight=0,-1", "--pin", f"{NASTY}=0"]
     pin("net_fc0_weight", 0, -1)  # instead of the first
     assert pin(NASTY, 0, 0) == [*before, *pins, *after]
-    assert pin("net_fc1_weight", 0, 0) == "step 2: 2 parts do not divide that"
     click(browser, "#pin-list button")
     assert shlex.split(texts(browser, "#command")[0]) == [*before, *pins[2:], *after]
     click(browser, "#copy")

@@ -57,7 +57,9 @@ def tensor(ways, chosen=0, tied=1):
             "Dimension 1 would communicate 100 bytes less; a pin, the search mode or",
             id="cheaper",
         ),
-        pytest.param([way(0, 1000)], 0, "This step cuts no other dimension evenly", id="only"),
+        pytest.param(
+            [way(0, 1000)], 0, "No other dimension is long enough for this step", id="only"
+        ),
         pytest.param(
             [way(-1, 900), way(0, 1000), way(1, 1300)],
             0,
@@ -67,7 +69,7 @@ def tensor(ways, chosen=0, tied=1):
         pytest.param(
             [way(-1, 900), way(0, 1000)],
             0,
-            "This step cuts no other dimension evenly. Leaving it whole would communicate 100",
+            "long enough for this step to cut it evenly. Leaving it whole would communicate 100",
             id="only, and whole is cheaper",
         ),
         pytest.param([way(-1, 1000)], -1, "No dimension has an element for each part", id="none"),

@@ -66,6 +66,16 @@ def test_data_is_that_of_the_plan(plan):
     assert set(page.data["layers"]) == {each.name for each in layers_of(plan)}
 
 
+def test_a_page_has_the_bounds_of_unequal_tiles():
+    tensors = [
+        {"node": name, "output": 0, "shape": shape, "dtype": 0, "cuts": [0, 0]}
+        for name, shape in (("w", [7, 2]), ("v", [8, 2]))
+    ]
+    data = Page(render_html(planned(tensors=tensors))).data
+    shape = data["tensors"]["shapes"].index([7, 2])
+    assert data["plans"][0]["begins"] == {f"{shape}:0": [[0, 2, 4, 6], None]}
+
+
 def test_only_updated_variables_are_parameters():
     tensors = [
         {"node": node, "output": 0, "shape": [4], "dtype": 0, "cuts": [0, -1]}

@@ -21,6 +21,20 @@ def test_text_names_every_tensor_and_operator():
     assert re.search(r"^fc +FullyConnected +b - +96$", text, re.M)
 
 
+def test_text_says_what_unequal_tiles_hold():
+    tensors = [
+        {"node": "w", "output": 0, "shape": [1024, 3], "dtype": 0, "cuts": [0, 0]},
+        {"node": "v", "output": 0, "shape": [7, 5], "dtype": 0, "cuts": [1, 0]},
+        {"node": "u", "output": 0, "shape": [1024], "dtype": 0, "cuts": [-1, 0]},
+    ]
+    steps = [{"parts": 3, "groups": 1, "bytes": 0}, {"parts": 2, "groups": 3, "bytes": 1536}]
+    changes = {"workers": 6, "parts": [3, 2], "steps": steps, "tensors": tensors}
+    text = render_text(Plan.from_json(json.dumps(document(**changes))))
+    assert re.search(r"^w +1024x3 +float32 +6x1 \(171 or 170 of 1,024\) +0 0$", text, re.M)
+    assert re.search(r"^v +7x5 +float32 +2x3 \(4 or 3 of 7; 2 or 1 of 5\) +1 0$", text, re.M)
+    assert re.search(r"^u +1024 +float32 +2= +- 0$", text, re.M)
+
+
 def test_only_a_bound_that_is_met_proves_the_plan():
     changes = {"status": "steps-optimal", "lower_bound_bytes": 1024, "gap": 1 / 3}
     text = render_text(Plan.from_json(json.dumps(document(**changes))))

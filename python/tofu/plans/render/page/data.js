@@ -36,10 +36,40 @@ function tilesOf(shape, cuts, parts) {
   return pieces;
 }
 
-/** The bytes of a tensor's tile on one worker. */
-function tileBytes(shape, cuts, parts, elementBytes) {
-  const pieces = tilesOf(shape, cuts, parts);
-  return shape.reduce((size, extent, d) => size * Math.ceil(extent / pieces[d]), elementBytes);
+/** The range of indices of a piece along a dimension: [begin, end). */
+function rangeOf(own, dimension, piece) {
+  const extent = own.shape[dimension];
+  const begins = own.begins && own.begins[dimension];
+  if (begins) return [begins[piece], piece + 1 < begins.length ? begins[piece + 1] : extent];
+  const size = extent / own.pieces[dimension];
+  return [piece * size, (piece + 1) * size];
+}
+
+/** The sizes of a dimension's pieces, largest first. */
+function sizesOf(own, dimension) {
+  const sizes = new Set();
+  for (let piece = 0; piece < own.pieces[dimension]; piece += 1) {
+    const [begin, end] = rangeOf(own, dimension, piece);
+    sizes.add(end - begin);
+  }
+  return [...sizes].sort((a, b) => b - a);
+}
+
+/** The number of pieces along each dimension, and the sizes of those that are not equal. */
+function tilesText(own) {
+  const unequal = own.shape.flatMap((extent, d) => {
+    const sizes = sizesOf(own, d).map((size) => size.toLocaleString("en"));
+    if (sizes.length === 1) return [];
+    const last = sizes.pop();
+    return [`${sizes.join(", ")} or ${last} of ${extent.toLocaleString("en")}`];
+  });
+  return own.pieces.join(" × ") + (own.cuts.includes(REPLICATED) ? " =" : "") +
+    (unequal.length ? ` (${unequal.join("; ")})` : "");
+}
+
+/** The bytes of a tensor's largest tile. */
+function tileBytes(own, elementBytes) {
+  return own.shape.reduce((bytes, extent, d) => bytes * sizesOf(own, d)[0], elementBytes);
 }
 
 /** A name as people read it, by its number. */
@@ -57,14 +87,15 @@ function readTensors(data) {
       if (table.shape[number][row] < 0) return null;
       const shape = table.shapes[table.shape[number][row]];
       const cuts = table.cutsOf[table.cuts[number][row]];
-      return {
+      const own = {
         shape,
         cuts,
         picture: table.pictures[table.picture[number][row]],
         pieces: tilesOf(shape, cuts, plan.parts),
+        begins: plan.begins[`${table.shape[number][row]}:${table.cuts[number][row]}`],
         bytes: shape.reduce((size, extent) => size * extent, elementBytes),
-        tileBytes: tileBytes(shape, cuts, plan.parts, elementBytes),
       };
+      return { ...own, tileBytes: tileBytes(own, elementBytes) };
     });
     return {
       row,

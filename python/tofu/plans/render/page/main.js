@@ -87,7 +87,7 @@ class Page {
       { title: "tensor", value: (item) => item.label },
       ...texts("shape", (own) => shapeText(own.shape)).slice(0, 1),
       { title: "dtype", value: (item) => item.dtype },
-      ...texts("tiles", (own) => own.pieces.join(" × ") + (own.cuts.includes(REPLICATED) ? " =" : "")),
+      ...texts("tiles", tilesText),
       ...texts("cut per step", (own) => cutsText(own.cuts)),
       ...numbers("tiles on a worker", (own) => (own ? own.tileBytes : 0)),
       ...numbers("bytes", (own) => (own ? own.bytes : 0)).slice(0, 1),
@@ -231,7 +231,7 @@ class Page {
       return [
         this.facts(["shape", `${shapeText(own.shape)} ${tensor.dtype}`],
           ["bytes", `${formatBytes(own.bytes)}, ${formatBytes(own.tileBytes)} on a worker`],
-          ["cut per step", cutsText(own.cuts)]),
+          ["tiles", tilesText(own)], ["cut per step", cutsText(own.cuts)]),
         drawing || make("p", { class: "note" }, "more tiles than can be seen"),
         make("p", { class: "note" }, axesText(own)),
         this.owners(own),
@@ -299,13 +299,13 @@ class Page {
       const wrong = choices.findIndex((choice, step) => {
         const cut = Number(choice.value);
         if (cut === REPLICATED) return false;
-        if (left[cut] % parts[step]) return true;
-        left[cut] /= parts[step];
+        if (left[cut] < parts[step]) return true;
+        left[cut] = Math.floor(left[cut] / parts[step]);
         return false;
       });
       add.disabled = wrong >= 0;
       why.textContent = wrong < 0 ? pinPrice(tensor, choices.map((choice) => Number(choice.value)))
-        : `step ${wrong + 1}: ${parts[wrong]} parts do not divide that`;
+        : `step ${wrong + 1}: that dimension has fewer elements left than ${parts[wrong]} parts`;
     };
     for (const choice of choices) choice.addEventListener("change", check);
     check();

@@ -2,17 +2,11 @@
 
 const STRIPES = 8;
 
-/** The range of indices of a piece: [begin, end). */
-function rangeOf(extent, count, piece) {
-  const size = Math.ceil(extent / count);
-  return [Math.min(piece * size, extent), Math.min((piece + 1) * size, extent)];
-}
-
 /** The part of a tensor that a worker holds: "0:4, :". */
 function pieceText(own, piece) {
   return piece
     .map((number, d) => {
-      const [begin, end] = rangeOf(own.shape[d], own.pieces[d], number);
+      const [begin, end] = rangeOf(own, d, number);
       return own.pieces[d] === 1 ? ":" : `${begin}:${end}`;
     })
     .join(", ");
