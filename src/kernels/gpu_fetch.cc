@@ -74,16 +74,14 @@ std::vector<std::pair<int, int>> Gpus::Connect(const std::vector<int>& devices) 
   const CudaDriver& driver = CudaDriver::Default();
   std::vector<std::pair<int, int>> apart;
   for (const int reader : devices) {
-    Device& known = Open(reader);
-    const CudaDriver::Current current(driver, known.context);
+    const CudaDriver::Current current(driver, Open(reader).context);
     for (const int owner : devices) {
-      if (owner == reader || known.reached.count(owner) > 0) continue;
+      if (owner == reader) continue;
       if (!driver.CanReach(reader, owner)) {
         apart.emplace_back(reader, owner);
         continue;
       }
       driver.EnablePeer(Open(owner).context);
-      known.reached.insert(owner);
     }
   }
   return apart;

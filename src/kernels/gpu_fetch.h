@@ -16,7 +16,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,7 +85,6 @@ class Gpus {
     int arch = 0;
     std::unique_ptr<FaultRecord> faults;
     std::map<std::string, std::unique_ptr<GpuFetch>> fetches;
-    std::set<int> reached;
   };
 
   Device& Open(int device);  // with the mutex locked

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import click
 import pytest
 
 from tofu.cli import main
+
+from ..support import forked
 
 pytest.importorskip("mxnet")
 pytestmark = pytest.mark.slow
@@ -90,10 +90,7 @@ def folder(tmp_path_factory):
 
 
 def tofu(folder, *words):
-    ran = subprocess.run(
-        [sys.executable, "-m", "tofu", *words], cwd=folder, capture_output=True, text=True,
-        timeout=300, check=False,
-    )  # fmt: skip
+    ran = forked.run(["-m", "tofu", *words], cwd=folder)
     assert ran.returncode == 0 or words[0] == "diff", ran.stderr
     return ran.stdout
 

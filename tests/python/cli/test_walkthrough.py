@@ -12,7 +12,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -100,13 +99,7 @@ def run(folder, command):
         environ[name] = value
     program = {"python": [], "tofu": ["-m", "tofu"]}[words[0]]
     words = [*program, *words[1:]]
-    if "--processes" in words:  # these hand on open files, which forked processes do not have
-        ran = subprocess.run(
-            [sys.executable, *words], cwd=folder, env=environ, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, timeout=600, text=True, check=False,
-        )  # fmt: skip
-    else:
-        ran = forked.run(words, cwd=folder, env=environ, stderr=subprocess.STDOUT, timeout=600)
+    ran = forked.run(words, cwd=folder, env=environ, stderr=subprocess.STDOUT, timeout=600)
     return ran.returncode, ran.stdout
 
 

@@ -7,11 +7,11 @@ tests/gpu_standin (four GPUs) and in tests/python/torch (a module, Hugging Face'
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
+
+from ..support import forked
 
 pytest.importorskip("mxnet")
 pytestmark = pytest.mark.slow
@@ -53,10 +53,7 @@ def python(folder, text, *options, **variables):
         for name, value in os.environ.items()
         if not name.startswith("TOFU_") and name != "MXNET_GRAPH_PASS"
     }
-    ran = subprocess.run(
-        [sys.executable, *options, "try.py"], cwd=folder, env={**environ, **variables},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    ran = forked.run([*options, "try.py"], cwd=folder, env={**environ, **variables})
     return ran.returncode, ran.stdout, ran.stderr
 
 

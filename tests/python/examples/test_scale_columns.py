@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from ..support import forked
 
 pytest.importorskip("mxnet")
 
@@ -37,7 +38,7 @@ def folder(tmp_path_factory):
     (path / "bin").mkdir()
     for name, line in (("python", ""), ("tofu", "-m tofu")):
         program = path / "bin" / name
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {line} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec "{forked.python()}" {line} "$@"\n')
         program.chmod(0o755)
     return path
 

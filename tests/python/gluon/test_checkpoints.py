@@ -7,7 +7,6 @@ import pickle
 import signal
 import stat
 import subprocess
-import sys
 import time
 
 import mxnet as mx
@@ -19,6 +18,8 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.gluon.training import checkpoints
+
+from ..support import forked
 
 BATCH = 12
 OPTIMIZERS = {
@@ -250,7 +251,7 @@ WHAT = {
 
 def start(script, folder, optimizer="adam"):
     return subprocess.Popen(
-        [sys.executable, "-c", script, optimizer],
+        [forked.python(), "-c", script, optimizer],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "TOFU_WORKERS": "2"},
         stdout=subprocess.PIPE,

@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 
+from ..support import forked
 from . import distributed_script as script
 
 FILE = pathlib.Path(script.__file__)
@@ -31,29 +32,21 @@ def environment(**variables):
     }
 
 
-def launch(folder, *args, processes=2, servers=1, file=FILE, launcher="tofu.__main__", **variables):
+def launch(folder, *args, processes=2, servers=1, file=FILE, **variables):
     """Run a script in several processes; what it has printed."""
-    line = [sys.executable, "-W", "error", "-c", LAUNCH.format(launcher=launcher)]
-    line += [str(processes), str(servers), str(file), *map(str, args)]
-    with subprocess.Popen(
-        line,
-        cwd=folder,
-        env=environment(**variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            out, err = process.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.terminate()  # the launcher ends the others
-            pytest.fail(f"hangs: {process.communicate()}")
-    return subprocess.CompletedProcess(line, process.returncode, out, err)
+    words = [str(processes), str(servers), str(file), *map(str, args)]
+    try:
+        return forked.run(
+            ["-c", LAUNCH, *words], cwd=folder, env=environment(**variables), timeout=LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"hangs: {words}")
 
 
 LAUNCH = """
-import sys
+import sys, warnings
 from tofu.cli.main import main
+warnings.simplefilter("error")
 processes, servers, *rest = sys.argv[1:]
 main(["run", "--processes", processes, "--servers", servers, *rest])
 """

@@ -5,8 +5,6 @@ import io
 import json
 import logging
 import os
-import subprocess
-import sys
 import textwrap
 
 import mxnet as mx
@@ -17,6 +15,7 @@ from mxnet.gluon import nn, rnn
 
 from tofu.gluon.training.parameter import is_tiled
 
+from ..support import forked
 from .models import assert_same, plainly, started, weights
 
 pytestmark = pytest.mark.filterwarnings(
@@ -443,11 +442,8 @@ print(json.dumps([losses, scales, [weights[i] == weights[i + 1] for i in range(5
 @pytest.mark.parametrize("workers", [2, 3])
 def test_automatic_mixed_precision_with_scaled_losses(workers):
     def run(**switch):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **switch}
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(AMP)],
-            env=environment, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        quiet = "import warnings\nwarnings.simplefilter('ignore')\n"
+        done = forked.run(["-c", quiet + textwrap.dedent(AMP)], env={**os.environ, **switch})
         if not switch and "primitive descriptor" in done.stderr:
             pytest.skip("oneDNN computes bfloat16 only with AVX-512, which this CPU lacks")
         assert done.returncode == 0, done.stderr

@@ -5,8 +5,10 @@ Also a program, which stands in for Python where a forked process starts another
 """
 
 import array
+import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 
@@ -15,31 +17,44 @@ __all__ = ["MOST_BYTES", "ask"]
 MOST_BYTES = 1 << 20  # of a call
 _APART = "tofu.trace.profiled_run"  # which loads a library before MXNet
 
+_AT_START = {"PYTHONPATH", "GLIBC_TUNABLES"}  # variables that are read when a program starts
+
 
 def ask(path, call, files, timeout=None):
     """The exit status of a process; of a signal, if negative. Raises TimeoutError.
 
     path: the server's socket.
     call: its arguments, folder and environment.
-    files: its standard input, output and error.
+    files: the open file behind each descriptor that it has, by descriptor.
     timeout: seconds until it is ended with all that it has started.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(path)
         connection.settimeout(timeout)
-        descriptors = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
-        connection.sendmsg([json.dumps(call).encode()], descriptors)
+        call = {**call, "descriptors": list(files)}
+        sent = array.array("i", files.values())
+        connection.sendmsg(
+            [json.dumps(call).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)]
+        )
         return int(connection.recv(64) or -9)
+
+
+def _inherited():
+    """The descriptors that this process was given. What Python opens is not inherited."""
+    numbers = map(int, os.listdir("/proc/self/fd"))
+    return [number for number in numbers if os.path.exists(f"/proc/self/fd/{number}")]
 
 
 def _main():
     path, python, *args = sys.argv[1:]
     is_plain = args and (args[0] in ("-m", "-c") or not args[0].startswith("-"))
-    if not is_plain or _APART in args[:2] or "PYTHONPATH" in os.environ:
+    if not is_plain or _APART in args[:2] or not _AT_START.isdisjoint(os.environ):
         os.execv(python, [python, *args])
     call = {"args": args, "cwd": os.getcwd(), "env": dict(os.environ)}
-    status = ask(path, call, (0, 1, 2))
+    status = ask(path, call, {number: number for number in _inherited()})
     if status < 0:
+        with contextlib.suppress(OSError):  # of SIGKILL
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
 

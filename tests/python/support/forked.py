@@ -12,6 +12,7 @@ from __future__ import annotations
 import array
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import importlib.machinery
@@ -35,12 +36,13 @@ if __name__ == "__main__":
 else:
     from .ask_forked import MOST_BYTES, ask
 
-__all__ = ["run"]
+__all__ = ["python", "run"]
 
 _LOADED = (
     "mxnet", "tofu.cli.main", "tofu.cli.plan", "tofu.gluon.switch", "tofu.tdl",
     "tofu.planner.decide", "tofu.mx.graphs.training_graph", "tofu.mx.run.program", "tofu.simulate",
 )  # fmt: skip
+_MOST_FILES = 256  # of a call; descriptors are below that
 _OF_A_SESSION = ("MXNET_", "TOFU_", "DMLC_")
 _servers: dict[int, str] = {}  # sockets, by the process that started the server
 
@@ -70,7 +72,7 @@ def run(
     call = {"args": words, "cwd": str(cwd or os.getcwd()), "env": environ}
     with contextlib.ExitStack() as stack:
         none, out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
-        files = [each.fileno() for each in (none, out, out if stderr else err)]
+        files = dict(enumerate(each.fileno() for each in (none, out, out if stderr else err)))
         try:
             status = ask(_server(), call, files, timeout)
         except TimeoutError:
@@ -79,6 +81,11 @@ def run(
             each.seek(0)
         texts = [each.read().decode(errors="replace") for each in (out, err)]
     return subprocess.CompletedProcess([sys.executable, *words], status, *texts)
+
+
+def python() -> str:
+    """Path of a program that stands in for Python, with forked processes."""
+    return str(Path(_server()).with_name("python"))
 
 
 def _server() -> str:
@@ -133,16 +140,19 @@ def _serve(folder: Path, parent: int) -> dict[str, Any]:
 
 def _fork(connection: socket.socket) -> dict[str, Any]:
     """Fork once more, and wait; returns the call in the forked process."""
-    text, ancillary, _, _ = connection.recvmsg(MOST_BYTES, socket.CMSG_SPACE(12))
+    text, ancillary, _, _ = connection.recvmsg(MOST_BYTES, socket.CMSG_SPACE(4 * _MOST_FILES))
     files = array.array("i", ancillary[0][2])
     child = os.fork()
     if child == 0:
         connection.close()
         os.setsid()
-        for number, file in enumerate(files):
+        call: dict[str, Any] = json.loads(text)
+        apart = [fcntl.fcntl(file, fcntl.F_DUPFD, _MOST_FILES) for file in files]
+        for file in files:
+            os.close(file)
+        for file, number in zip(apart, call["descriptors"]):
             os.dup2(file, number)
             os.close(file)
-        call: dict[str, Any] = json.loads(text)
         return call
     ended = os.pidfd_open(child)
     ready, _, _ = select.select([ended, connection], [], [])
