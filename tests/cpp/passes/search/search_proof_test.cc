@@ -333,18 +333,21 @@ TEST(SearchProof, TheCostsOfAThousandWorkersAreThoseOfARecount) {
 
 // Dimensions of which some are cut evenly and others are not.
 TEST(SearchProof, NoCutUsesUpADimensionThatALaterStepNeeds) {
-  using Sizes = std::tuple<int64_t, int64_t, int64_t>;
-  for (const auto& [batch, in, out] :
-       {Sizes{6, 5, 4}, Sizes{12, 3, 5}, Sizes{3, 12, 2}, Sizes{9, 8, 2}}) {
+  using Case = std::tuple<int64_t, int64_t, int64_t, std::vector<int>>;
+  for (const auto& [batch, in, out, ascending] :
+       {Case{6, 5, 4, {2, 3}}, Case{3, 4, 5, {2, 3}}, Case{9, 8, 2, {2, 3}},
+        Case{5, 2, 6, {2, 2}}, Case{3, 12, 2, {2, 2, 3}}}) {
     ExampleGraph example = OneLayer(batch, in, out, false);
     int64_t best = -1;
-    std::vector<int> parts = {2, 2, 3};
+    int workers = 1;
+    for (const int step : ascending) workers *= step;
+    std::vector<int> parts = ascending;
     do {
       const int64_t bytes = BruteForce(&example, parts, 1000000, kNothingMerged);
       ASSERT_GE(bytes, 0);
       best = best < 0 ? bytes : std::min(best, bytes);
     } while (std::next_permutation(parts.begin(), parts.end()));
-    const Plan plan = PlanFor(&example, 12, "tofu");
+    const Plan plan = PlanFor(&example, workers, "tofu");
     EXPECT_EQ(plan.total_bytes(), best) << batch << " x " << in << " x " << out;
   }
 }
