@@ -354,3 +354,31 @@ def test_processes_without_a_distributed_kvstore_are_told(tmp_path):
     done = launch(tmp_path, file=script)
     assert done.returncode == 0
     assert "the script has made no distributed kvstore: its 2 processes have" in done.stderr
+
+
+LISTENS = """
+import os, pathlib, mxnet as mx
+store = mx.kv.create("dist_sync")
+mine = f"DMLC_PS_ROOT_PORT={os.environ['DMLC_PS_ROOT_PORT']}".encode()
+lines = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
+hosts = {f"socket:[{words[9]}]": words[1][:8] for words in lines if words[3] == "0A"}
+for process in pathlib.Path("/proc").glob("[0-9]*"):
+    try:
+        its = (process / "environ").read_bytes().split(b"\\0")
+        if process.name == str(os.getpid()) or (store.rank == 0 and mine in its):
+            for file in (process / "fd").iterdir():
+                host = hosts.get(os.readlink(file))
+                if host:
+                    print("listens", host)
+    except OSError:  # it has ended, or is another user's
+        pass
+store._barrier()
+"""
+
+
+def test_the_processes_of_a_run_listen_on_the_loopback_address_alone(tmp_path):
+    (tmp_path / "train.py").write_text(LISTENS)
+    done = launch(tmp_path, file=tmp_path / "train.py")
+    assert done.returncode == 0, done.stderr
+    hosts = done.stdout.splitlines()
+    assert set(hosts) == {"listens 0100007F"} and len(hosts) >= 4  # two workers, server, scheduler
