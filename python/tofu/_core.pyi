@@ -17,6 +17,10 @@ _OnPass = Callable[[str, str], None]
 _Variable = tuple[str, str, _Shape, str, list[tuple[str, _Shape, _Shape]]]
 # (role, shape, dtype, [(head's number, begin, end) of each worker])
 _Head = tuple[str, _Shape, str, list[tuple[int, _Shape, _Shape]]]
+# (input or -1 for the fill, term, corner in the input, corner in the region, extents)
+_Piece = tuple[int, int, _Shape, _Shape, _Shape]
+# (reduction of the terms, their number, fill, pieces)
+_Region = tuple[str, int, float, list[_Piece]]
 # (node, output, shape, type flag, the dimension that each step cuts or -1)
 _TensorRow = tuple[str, int, _Shape, int, tuple[int, ...]]
 # (node, operator, the variable that each step splits or None, bytes)
@@ -34,6 +38,7 @@ class Node:
         outputs: the same for each output, including hidden ones.
         sources: each input's node, by its number in the graph, and output.
         control_deps: the numbers of other nodes that run before it.
+        regions: the regions that a "multifetch" of tiles assembles; empty for other nodes.
     """
 
     @property
@@ -50,6 +55,8 @@ class Node:
     def sources(self) -> list[tuple[int, int]]: ...
     @property
     def control_deps(self) -> list[int]: ...
+    @property
+    def regions(self) -> list[_Region]: ...
 
 @final
 class Graph:
@@ -327,6 +334,7 @@ class Partitioned:
     Attributes:
         workers: number of workers.
         graph: the instances of all workers; no control dependencies.
+        node_workers: the worker of every node.
         variables: how each variable is divided; tofu.plans.layout.variables_of reads them.
         heads: the same for heads; tofu.plans.layout.heads_of reads them.
         fetched_bytes_per_worker: bytes that each worker fetches in a step.
@@ -352,6 +360,8 @@ class Partitioned:
     @property
     def heads(self) -> list[_Head]: ...
     @property
+    def node_workers(self) -> list[int]: ...
+    @property
     def fetched_bytes_per_worker(self) -> list[int]: ...
     @property
     def fetched_bytes(self) -> int: ...
@@ -368,6 +378,7 @@ def partition(
     heads: Sequence[str] | None = None,
     fetch: str = "plain",
     share: bool = True,
+    bundle: bool = True,
     crossing: str = "plain_tiles",
     apart: Set[tuple[int, int]] = ...,
     small_bytes: int = 65536,
@@ -383,6 +394,8 @@ def partition(
         fetch: "plain" (MXNet's own operators) or "multifetch".
         share: whether a worker fetches a region once for several operators if that needs no
             more memory; only with "multifetch".
+        bundle: whether fetches that wait for each other anyway become one; only with
+            "multifetch".
         crossing: what a worker's "multifetch" reads of other workers: "copies" of handles,
             which MXNet makes; "plain_tiles" and the handles of other tiles, for CPU contexts;
             or all "tiles", for GPUs. It reads copies if any workers are apart.

@@ -2,6 +2,8 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <set>
@@ -10,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "bindings/documents.h"
 #include "fetch/fetch_nodes.h"
 #include "graph/names.h"
@@ -45,6 +48,38 @@ py::list EntryList(const std::vector<NodeEntry>& entries) {
   py::list pairs;
   for (NodeEntry entry : entries) pairs.append(py::make_tuple(entry.node, entry.index));
   return pairs;
+}
+
+// Combine's values, in their order.
+constexpr std::array<const char*, 4> kReductions = {"sum", "max", "min", "prod"};
+
+// (input or -1, term, its corner there, its corner in the region, extents)
+py::list Pieces(const MultiFetchSpec& spec, int first_input) {
+  py::list pieces;
+  for (const TilePiece& piece : spec.pieces) {
+    const bool is_fill = piece.source == kNoSource;
+    pieces.append(py::make_tuple(is_fill ? kNoSource : first_input + piece.source,
+                                 piece.term, ShapeTuple(piece.from), ShapeTuple(piece.to),
+                                 ShapeTuple(piece.extents)));
+  }
+  return pieces;
+}
+
+// (reduction, number of terms, fill, pieces) of each region that a fetch assembles of
+// tiles, not handles.
+py::list Regions(const NodeView& view) {
+  py::list regions;
+  if (view.node().op != kMultiFetchOp) return regions;
+  const FetchBundle bundle = BundleOf(view.node());
+  TOFU_CHECK(bundle.num_handles() == 0)
+      << view.node().name << ": a fetch of handles has no inputs for its regions";
+  int first_input = 0;
+  for (const MultiFetchSpec& spec : bundle.specs) {
+    regions.append(py::make_tuple(kReductions.at(static_cast<size_t>(spec.reduce)),
+                                  spec.num_terms, spec.fill, Pieces(spec, first_input)));
+    first_input += static_cast<int>(spec.sources.size());
+  }
+  return regions;
 }
 
 std::string ContextOf(const Node& node) {
@@ -151,6 +186,7 @@ void BindGraph(py::module_* module) {
       .def_property_readonly("outputs", &Outputs)
       .def_property_readonly("sources",
                              [](const NodeView& v) { return EntryList(v.node().inputs); })
+      .def_property_readonly("regions", &Regions)
       .def_property_readonly("control_deps",
                              [](const NodeView& v) { return v.node().control_deps; });
   py::class_<Graph, std::shared_ptr<Graph>>(*module, "Graph", "A graph of operators.")

@@ -28,14 +28,14 @@ namespace {
 
 std::shared_ptr<Partitioned> Partition(
     const TablePlan& plan, const std::optional<std::vector<std::string>>& heads,
-    const std::string& fetch, bool share, const std::string& crossing,
+    const std::string& fetch, bool share, bool bundle, const std::string& crossing,
     const std::set<std::pair<int, int>>& apart, int64_t small_bytes, int64_t spare_bytes,
     const PassFunction& on_pass) {
   const Interruptible interruptible;
   auto partitioned = std::make_shared<Partitioned>(
       PartitionGraph(plan.graph(), plan.strategies(), plan.plan,
                      {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing),
-                      small_bytes, apart, spare_bytes}));
+                      small_bytes, apart, spare_bytes, bundle}));
   if (on_pass) OnPass(on_pass)("partition", DumpGraph(partitioned->graph));
   return partitioned;
 }
@@ -144,6 +144,7 @@ void BindStep(py::module_* module) {
           "variables", [](const Partitioned& p) { return VariableRecords(p.variables); })
       .def_property_readonly("heads",
                              [](const Partitioned& p) { return HeadRecords(p.heads); })
+      .def_readonly("node_workers", &Partitioned::node_workers)
       .def_readonly("fetched_bytes_per_worker", &Partitioned::fetched_bytes_per_worker)
       .def_property_readonly("fetched_bytes", &FetchedBytes)
       .def_readonly("shared_bytes", &Partitioned::shared_bytes)
@@ -168,7 +169,8 @@ void BindStep(py::module_* module) {
       .def_property_readonly("saved", &Saved);
   module->def("partition", &Partition, py::arg("plan"), py::kw_only(),
               py::arg("heads") = py::none(), py::arg("fetch") = "plain",
-              py::arg("share") = true, py::arg("crossing") = "plain_tiles",
+              py::arg("share") = true, py::arg("bundle") = true,
+              py::arg("crossing") = "plain_tiles",
               py::arg("apart") = std::set<std::pair<int, int>>(),
               py::arg("small_bytes") = kSmallFetchBytes, py::arg("spare_bytes") = 0,
               py::arg("on_pass") = py::none(),

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
-from tofu.boxes import Box
+from tofu.boxes import Box, piece
 from tofu.lang.tracing import Shape
 
 __all__ = ["Part", "Split", "extent_of", "part_of", "parts_of"]
 
 Ranges = list[tuple[int, int]]  # first and last value, per variable
-Split = tuple[int, Union[int, tuple[int, ...]]]  # variable; number of equal parts, or sizes
+Split = tuple[int, Union[int, tuple[int, ...]]]  # variable; number of parts, or sizes
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,8 @@ def parts_of(
         attributes: the operator's attributes.
         in_shapes: one shape per input.
         out_shapes: one shape per output.
-        splits: variable and number of parts per step, outermost first; the number must
-            divide the extent left by the steps before. Or the parts' sizes, which must add
-            up to that extent.
+        splits: variable and number of parts per step, outermost first. Or the parts' sizes,
+            which must add up to the extent left by the steps before.
     """
     counts = [parts if isinstance(parts, int) else len(parts) for _, parts in splits]
     digits = itertools.product(*map(range, counts))
@@ -76,9 +75,12 @@ def part_of(
     ranges: Ranges = [(0, extent_of(var["extent"], ins, outs) - 1) for var in row["vars"]]
     for (var, parts), digit in zip(splits, digits):
         low, high = ranges[var]
-        sizes = parts if not isinstance(parts, int) else ((high - low + 1) // parts,) * parts
-        begin = low + sum(sizes[:digit])
-        ranges[var] = (begin, begin + sizes[digit] - 1)
+        if isinstance(parts, int):
+            begin, end = piece((low, high + 1), parts, digit)
+        else:
+            begin = low + sum(parts[:digit])
+            end = begin + parts[digit]
+        ranges[var] = (begin, end - 1)
     split = {var for var, _ in splits}
     inputs = [_input(access, shape, ranges, split) for access, shape in zip(row["inputs"], ins)]
     inputs += [(Box.whole(shape), None, False) for shape in ins[len(inputs) :]]

@@ -1,7 +1,7 @@
-"""Batches the moves of a pass: tiles that can wait or start early travel with others.
+"""Batches the fetches of a pass: tiles that can wait or start early travel with others.
 
-An exchange costs a message to every rank, however small it is. So a move whose result nothing
-needs yet, such as a gradient's, waits for a move that is needed; and a move that is needed soon,
+An exchange costs a message to every rank, however small it is. So a fetch whose result nothing
+needs yet, such as a gradient's, waits for a fetch that is needed; and a fetch that is needed soon,
 such as a parameter's, goes along with it. Waiting and early tiles take memory, so a limit applies.
 """
 
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional
 
+from tofu.torch.aten_strategies import computes_nothing
 from tofu.torch.module_graph import operator_name
 from tofu.torch.module_trace import Entry, Operator
-from tofu.torch.placements import computes_nothing
-from tofu.torch.redistribution import Placement
 
 __all__ = ["BATCH_BYTES", "Task", "batched", "reordered"]
 
@@ -24,41 +22,38 @@ BATCH_BYTES = 4 << 20
 
 @dataclass
 class Task:
-    """A move of a tensor between placements, and when it can happen.
+    """A fetch, and when it can happen.
 
     Attributes:
-        entry: the tensor.
-        source, target: placements before and after.
-        bytes: bytes that a rank keeps while the move waits, and receives.
-        ready: number of the call that makes the tensor; -1: it exists from the start.
+        name: the fetch's name.
+        bytes: bytes that a rank keeps while the fetch waits, and receives.
+        ready: number of the call that makes what it reads; -1: it exists from the start.
         due: number of the call that needs the result; the number of calls: the end of the pass.
-        after: the task that makes the source.
-        messages: the messages that the move joins: its stages, and whether each is an all-reduce.
+        after: the fetches that make what it reads.
+        messages: the messages that it joins: pairs of a sender and a receiver.
     """
 
-    entry: Entry
-    source: Placement
-    target: Placement
+    name: str
     bytes: int
     ready: int
     due: int
-    after: Optional[Task] = None
-    messages: frozenset[tuple[int, bool]] = frozenset([(0, False)])
+    after: tuple[Task, ...] = ()
+    messages: frozenset[tuple[int, int]] = frozenset([(0, 1)])
 
 
 def batched(
     tasks: Sequence[Task], count: int, limit: int = BATCH_BYTES
 ) -> list[list[tuple[Task, ...]]]:
-    """The moves to exchange together before each of `count` calls, and after the last one.
+    """The fetches to exchange together before each of `count` calls, and after the last one.
 
     Args:
-        tasks: the moves.
+        tasks: the fetches, each after those that make what it reads.
         count: the number of calls.
         limit: most bytes that may wait, and most that may come early.
     """
-    for task in tasks:
-        if task.after is not None:
-            task.after.due = min(task.after.due, task.due)
+    for task in reversed(tasks):
+        for before in task.after:
+            before.due = min(before.due, task.due)
     by_call: dict[int, list[Task]] = {}
     due: dict[int, list[Task]] = {}
     for task in tasks:
@@ -84,8 +79,8 @@ def batched(
 def _batch(
     waiting: Sequence[Task], needed: Sequence[Task], left: set[int], limit: int
 ) -> list[Task]:
-    """The moves to exchange now; none if no call needs one."""
-    can = [task for task in waiting if task.after is None or id(task.after) not in left]
+    """The fetches to exchange now; none if no call needs one."""
+    can = [task for task in waiting if not any(id(before) in left for before in task.after)]
     held = [task for task in can if task.ready >= 0]
     if not needed:
         return held if sum(task.bytes for task in held) > limit else []

@@ -6,16 +6,15 @@ numbers stay as they are: their seeds depend on the rank.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
 from tofu.torch.calls import filled
 
-__all__ = ["Key", "Segment", "segments"]
-
-Key = tuple[Any, Any]  # a tensor and its placement
+__all__ = ["Segment", "with_segments"]
 
 
 class Segment:
@@ -23,32 +22,33 @@ class Segment:
 
     Args:
         calls: the calls that the function runs.
-        kept: tensors that are needed after the segment.
+        kept: tiles that are needed after the segment.
+
+    Attributes:
+        reads, makes: the tiles that it reads and makes.
+        drops: tiles that no later step reads.
     """
 
     def __init__(self, calls: Sequence[Any], kept: set[Any]) -> None:
         graph = torch.fx.Graph()
-        self.reads: list[Key] = []
-        known: dict[Key, Any] = {}
+        self.reads: list[Any] = []
+        self.drops = tuple(tile for call in calls for tile in call.drops)
+        known: dict[Any, Any] = {}
         for call in calls:
-            values = []
-            for entry, place, is_zero in call.inputs:
-                key = entry, place
-                if key not in known:
-                    known[key] = graph.placeholder(f"tile{len(self.reads)}")
-                    self.reads.append(key)
-                zeros = torch.ops.aten.zeros_like.default
-                values.append(graph.call_function(zeros, (known[key],)) if is_zero else known[key])
+            for tile in call.reads:
+                if tile not in known:
+                    known[tile] = graph.placeholder(f"tile{len(self.reads)}")
+                    self.reads.append(tile)
+            values = [known[tile] for tile in call.reads]
             positional = tuple(filled(each, values) for each in call.positional)
             named = {name: filled(each, values) for name, each in call.named.items()}
             result = graph.call_function(call.function, positional, named)
             several = len(call.function._schema.returns) > 1 or _is_list(call.function)
-            for out in call.outputs:
-                item = graph.call_function(_item, (result, out.position)) if several else result
-                known[out.entry, out.made] = item
-        outs = [out for call in calls for out in call.outputs if out.entry in kept]
-        self.makes: list[Key] = [(out.entry, out.made) for out in outs]
-        graph.output(tuple(known[key] for key in self.makes))
+            for tile, position in call.makes:
+                item = graph.call_function(_item, (result, position)) if several else result
+                known[tile] = item
+        self.makes = [tile for call in calls for tile, _ in call.makes if tile in kept]
+        graph.output(tuple(known[tile] for tile in self.makes))
         module = torch.fx.GraphModule(torch.nn.Module(), graph)
         self._function = torch.compile(module, dynamic=False, fullgraph=True)
 
@@ -67,24 +67,19 @@ def _is_list(function: Any) -> bool:
     return bool(returned) and isinstance(returned[0].type, torch.ListType)
 
 
-def segments(calls: Sequence[Any], starts: Sequence[int], kept: set[Any]) -> dict[int, Any]:
-    """Compiles the segments of a pass: number of the first call -> segment and number of its end.
+def with_segments(steps: Sequence[Any], can: Callable[[Any], bool], kept: set[Any]) -> list[Any]:
+    """Compiles each run of two or more calls among a pass's steps.
 
     Args:
-        calls: the calls of the pass.
-        starts: the calls before which something is exchanged.
-        kept: the tensors that are needed after the pass.
+        steps: the calls and exchanges of the pass; each has `reads`.
+        can: whether a step may be compiled.
+        kept: the tiles that are needed after the pass.
     """
-    compiled: dict[int, Any] = {}
-    bounds = sorted({0, *starts, len(calls)} | _random(calls))
-    for begin, end in zip(bounds, bounds[1:]):
-        if end - begin > 1:
-            later = {entry for call in calls[end:] for entry, _, _ in call.inputs}
-            compiled[begin] = end, Segment(calls[begin:end], kept | later)
-    return compiled
-
-
-def _random(calls: Sequence[Any]) -> set[int]:
-    """The bounds of calls that draw random numbers."""
-    alone = [k for k, call in enumerate(calls) if call.seed is not None]
-    return {*alone, *(k + 1 for k in alone)}
+    done: list[Any] = []
+    later = set(kept)
+    for is_run, run in itertools.groupby(reversed(steps), can):
+        calls = list(run)[::-1]
+        joined = [Segment(calls, later)] if is_run and len(calls) > 1 else calls
+        done = [*joined, *done]
+        later.update(tile for call in calls for tile in call.reads)
+    return done

@@ -7,106 +7,89 @@ outputs go along with it. All ranks find the same order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
 
-from tofu.torch.module_trace import Entry
-from tofu.torch.redistribution import Placement
+from tofu.torch.rank_graph import Group
 
-__all__ = ["WINDOW", "Made", "arranged"]
+__all__ = ["WINDOW", "arranged"]
 
 # Number of calls that a call may overtake; its outputs stay alive longer.
 WINDOW = 48
 
 
-class Made(Protocol):
-    """An output of a call."""
-
-    @property
-    def entry(self) -> Entry:
-        """The tensor."""
-
-    @property
-    def made(self) -> Placement:
-        """The placement in which the call makes it."""
-
-    @property
-    def kept(self) -> Placement:
-        """The placement in which it is kept."""
-
-
-class _Call(Protocol):
-    @property
-    def inputs(self) -> Sequence[tuple[Entry, Placement, Any]]:
-        """Tensors and the placements in which they are read."""
-
-    @property
-    def outputs(self) -> Sequence[Made]:
-        """The call's outputs."""
-
-
-Call = TypeVar("Call", bound=_Call)
-
-
-def arranged(calls: Sequence[Call], window: int = WINDOW) -> list[Call]:
+def arranged(
+    calls: Sequence[Group], fetches: Mapping[str, Group], window: int = WINDOW
+) -> list[Group]:
     """Reorders calls so that they need few exchanges.
 
     Args:
         calls: in an order in which they can run.
+        fetches: all fetches by name.
         window: number of calls to look ahead; 1: their order stays.
     """
-    entries = {out.entry for call in calls for out in call.outputs}
-    state = _State(entries)
+    state = _State({call.name for call in calls}, fetches)
     left = list(calls)
-    order: list[Call] = []
+    order: list[Group] = []
     while left:
         if state.waits(left[0]):
             ready = list(state.ready(left[:window]))
             order += ready
-            taken = {id(call) for call in ready}
-            left = [call for call in left if id(call) not in taken]
+            taken = {call.name for call in ready}
+            left = [call for call in left if call.name not in taken]
             state.exchange(left[:window])
         order.append(left.pop(0))
-        state.run(order[-1])
+        state.ran.add(order[-1].name)
     return order
 
 
 class _State:
-    """Tracks which tiles of a pass exist.
+    """Tracks which calls of a pass ran, and which regions have been exchanged.
 
     Args:
-        made: the tensors that the pass makes.
+        own: the names of the pass's calls.
+        fetches: all fetches by name.
+
+    Attributes:
+        ran: the calls that ran.
     """
 
-    def __init__(self, entries: set[Entry]) -> None:
-        self._made = entries
-        self._known: set[Entry] = set()  # tensors made so far
-        self._there: set[tuple[Entry, Placement]] = set()
+    def __init__(self, own: set[str], fetches: Mapping[str, Group]) -> None:
+        self.ran: set[str] = set()
+        self._own = own
+        self._fetches = fetches
+        self._there: set[str] = set()
+        self._makers: dict[str, frozenset[str]] = {}
 
-    def waits(self, call: _Call) -> bool:
-        """Whether a call reads tiles of this pass that have to be exchanged first."""
-        return any(
-            entry in self._made and (entry, place) not in self._there
-            for entry, place, _ in call.inputs
-        )
+    def _makers_of(self, name: str) -> frozenset[str]:
+        """The calls of the pass that make what a fetch assembles, or a call itself."""
+        if name not in self._fetches:
+            return frozenset([name] if name in self._own else [])
+        if name not in self._makers:
+            makers = (self._makers_of(read) for read in self._fetches[name].reads)
+            self._makers[name] = frozenset().union(*makers)
+        return self._makers[name]
 
-    def ready(self, calls: Sequence[Call]) -> Iterator[Call]:
+    def _is_there(self, name: str) -> bool:
+        """Whether a tile or region exists; what takes no message exists once its sources do."""
+        makers = self._makers_of(name)
+        if not makers or name in self._there:
+            return True
+        if name in self._fetches and self._fetches[name].received_bytes:
+            return False
+        return makers <= self.ran
+
+    def waits(self, call: Group) -> bool:
+        """Whether a call reads something of this pass that does not exist yet."""
+        return not all(self._is_there(read) for read in call.reads)
+
+    def ready(self, calls: Sequence[Group]) -> Iterator[Group]:
         """The calls that can run now and read a tensor of this pass."""
         for call in calls:
-            chained = any(entry in self._made for entry, _, _ in call.inputs)
-            if chained and not self.waits(call):
-                self.run(call)
+            if any(map(self._makers_of, call.reads)) and not self.waits(call):
+                self.ran.add(call.name)
                 yield call
 
-    def run(self, call: _Call) -> None:
-        """Note a call's outputs."""
-        for out in call.outputs:
-            self._known.add(out.entry)
-            self._there.add((out.entry, out.made))
-
-    def exchange(self, calls: Sequence[_Call]) -> None:
-        """Note that an exchange delivers the tiles that these calls read."""
+    def exchange(self, calls: Sequence[Group]) -> None:
+        """Note that an exchange delivers the regions that these calls read."""
         for call in calls:
-            for entry, place, _ in call.inputs:
-                if entry in self._known:
-                    self._there.add((entry, place))
+            self._there |= {name for name in call.reads if self._makers_of(name) <= self.ran}

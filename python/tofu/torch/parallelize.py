@@ -21,13 +21,12 @@ from torch.utils import _pytree as pytree
 
 from tofu.errors import ConfigError, PlanError
 from tofu.plans import SearchOptions
-from tofu.torch.exchange import of_dtensor, to_dtensor
 from tofu.torch.module_graph import training_graph
 from tofu.torch.module_trace import Entry, trace, without_data
+from tofu.torch.placements import WHOLE, Boxes, of_dtensor, tiles_of, to_dtensor
 from tofu.torch.planning import check_mesh, plan_traced
 from tofu.torch.rank_program import Program
 from tofu.torch.ranks import agreed, alike, check_same_call, distribute
-from tofu.torch.redistribution import WHOLE, Placement
 from tofu.torch.torch_plan import TorchPlan, read_plan
 
 __all__ = ["parallelize", "program_of"]
@@ -126,7 +125,7 @@ class _Runner:
         """Plan the first kind of call, and distribute parameters and buffers."""
         program = self._program(args, kwargs, given)
         placed = {
-            variable.name: to_dtensor(program.placements(Entry(variable.name)))
+            variable.name: to_dtensor(program.placement(Entry(variable.name)))
             for variable in program.plan.traced.variables
             if variable.kind in ("parameter", "buffer")
         }
@@ -141,12 +140,17 @@ class _Runner:
         whole = not any(isinstance(each, DTensor) for each in flat)
         given = [v for v in traced.variables if v.kind in ("parameter", "buffer", "input")]
         tensors = [flat[v.number] if v.kind == "input" else self._tiles[v.name] for v in given]
-        places = tuple(
-            of_dtensor(x.placements) if isinstance(x, DTensor) else (WHOLE,) * self._mesh.ndim
+        sizes = self._mesh.mesh.shape
+        boxes = tuple(
+            tiles_of(
+                x.shape,
+                of_dtensor(x.placements) if isinstance(x, DTensor) else (WHOLE,) * len(sizes),
+                sizes,
+            )
             for x in tensors
         )
         tiles = [x.to_local() if isinstance(x, DTensor) else x for x in tensors]
-        call = _Call(program, self._tiles, tuple(Entry(v.name) for v in given), places, whole)
+        call = _Call(program, self._tiles, tuple(v.name for v in given), boxes, whole)
         outputs = iter(_Step.apply(call, *tiles))
         results: list[Any] = [traced.constants.get(k) for k in range(len(traced.outputs))]
         for k, entry in enumerate(traced.outputs):
@@ -159,7 +163,7 @@ class _Runner:
     def _dtensor(self, tile: Any, entry: Entry, program: Program) -> DTensor:
         shape = program.shape(entry)
         return DTensor.from_local(
-            tile, self._mesh, to_dtensor(program.placements(entry)), run_check=False,
+            tile, self._mesh, to_dtensor(program.placement(entry)), run_check=False,
             shape=shape, stride=_strides(shape),
         )  # fmt: skip
 
@@ -219,21 +223,24 @@ class _Call:
     Attributes:
         program: the program to run.
         buffers: DTensors by name; some get new values.
-        entries: the tensors passed in.
-        places: the placement of each of them.
+        names: the tensors passed in.
+        boxes: the boxes that ranks hold of each of them.
         whole: whether to return whole outputs instead of tiles.
     """
 
     program: Program
     buffers: Mapping[str, DTensor]
-    entries: tuple[Entry, ...]
-    places: tuple[Placement, ...]
+    names: tuple[str, ...]
+    boxes: tuple[Boxes, ...]
     whole: bool
 
-    def placement_of_output(self, entry: Entry) -> Placement:
-        """The placement in which an output is returned."""
-        kept = self.program.placements(entry)
-        return (WHOLE,) * len(kept) if self.whole else kept
+    def boxes_of_output(self, entry: Entry) -> Boxes:
+        """The boxes in which an output is returned."""
+        place = self.program.placement(entry)
+        sizes = self.program.mesh.mesh.shape
+        return tiles_of(
+            self.program.shape(entry), (WHOLE,) * len(sizes) if self.whole else place, sizes
+        )
 
 
 class _Step(torch.autograd.Function):
@@ -243,25 +250,29 @@ class _Step(torch.autograd.Function):
     def forward(ctx: Any, call: _Call, *given: Any) -> tuple[Any, ...]:
         """Run the forward pass, and give buffers their new values."""
         program, traced = call.program, call.program.plan.traced
-        inputs = {}
-        for entry, tile, place in zip(call.entries, given, call.places):
-            moved = program.moved(tile, entry, place, program.placements(entry))
-            inputs[entry] = moved.clone() if entry.node in traced.mutations else moved
+        layouts = [program.boxes(name) for name in call.names]
+        moved = program.moved(list(zip(given, call.boxes, layouts)))
+        inputs = {
+            name: tile.clone() if name in traced.mutations else tile
+            for name, tile in zip(call.names, moved)
+        }
         with _no_autocast(program):
-            saved, results = program.forward(inputs)
-        for name, entry in traced.mutations.items():
-            place = program.placements(Entry(name))
-            value = program.moved(results[entry], entry, program.placements(entry), place)
+            saved, made, changed = program.forward(inputs)
+        held = dict(zip(call.names, call.boxes))
+        moves = [(value, program.boxes(name), held[name]) for name, value in changed.items()]
+        for name, value in zip(changed, program.moved(moves)):
             call.buffers[name].to_local().copy_(value)
         ctx.call, ctx.saved = call, tuple(saved)
         ctx.save_for_backward(*saved.values())
+        places = [k for k, output in enumerate(traced.outputs) if output is not None]
+        heads = program.graph.outputs
+        moves = [
+            (value, head.layout.boxes, call.boxes_of_output(output))
+            for value, head, output in zip(made, heads, filter(None, traced.outputs))
+        ]
         outputs, fixed = [], []
         known = {id(tensor) for tensor in (*given, *inputs.values())}
-        for k, output in enumerate(traced.outputs):
-            if output is None:
-                continue
-            kept, place = program.placements(output), call.placement_of_output(output)
-            value = program.moved(results[output], output, kept, place)
+        for k, value in zip(places, program.moved(moves)):
             outputs.append(value.clone() if id(value) in known else value)
             known.add(id(outputs[-1]))
             if k not in traced.differentiable:
@@ -276,28 +287,32 @@ class _Step(torch.autograd.Function):
         program, traced = call.program, call.program.plan.traced
         tensors = [k for k, entry in enumerate(traced.outputs) if entry is not None]
         given = dict(zip(tensors, grads))
-        tangents: dict[Entry, Any] = {}
+        names, moves = [], []
         for variable in traced.variables:
             if variable.kind == "tangent":
-                output, entry = traced.outputs[variable.number], Entry(variable.name)
+                output = traced.outputs[variable.number]
                 assert output is not None
-                place = call.placement_of_output(output)
-                tangents[entry] = program.moved(
-                    given[variable.number], entry, place, program.placements(entry)
-                )
-        saved = {**dict(zip(ctx.saved, ctx.saved_tensors)), **tangents}
-        tangents.clear()
+                names.append(variable.name)
+                boxes = call.boxes_of_output(output)
+                moves.append((given[variable.number], boxes, program.boxes(variable.name)))
+        tangents = dict(zip(names, program.moved(moves)))
+        moves.clear()
+        saved = dict(zip(ctx.saved, ctx.saved_tensors))
         ctx.maybe_clear_saved_tensors()  # keeps them if the user retains the graph
         with _no_autocast(program):
-            gradients_of = program.backward(saved)
-        results: list[Any] = []
-        for entry, place in zip(call.entries, call.places):
-            gradient = traced.gradients.get(entry.node)
-            if gradient is None:
-                results.append(None)
-            else:
-                kept = program.placements(gradient)
-                results.append(program.moved(gradients_of[gradient], gradient, kept, place))
+            gradients = program.backward(saved, tangents)
+        heads = program.graph.gradients
+        wanted = [
+            (k, name, boxes)
+            for k, (name, boxes) in enumerate(zip(call.names, call.boxes))
+            if name in gradients
+        ]
+        moved = program.moved(
+            [(gradients[name], heads[name].layout.boxes, boxes) for _, name, boxes in wanted]
+        )
+        results: list[Any] = [None] * len(call.names)
+        for (k, _, _), gradient in zip(wanted, moved):
+            results[k] = gradient
         return (None, *results)
 
 

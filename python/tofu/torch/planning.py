@@ -14,12 +14,11 @@ from tofu.planner.decide import Programs, decide
 from tofu.planner.search import Searched, search
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
+from tofu.torch.aten_strategies import aten_table
 from tofu.torch.module_graph import OPTIMIZERS, training_graph
 from tofu.torch.module_trace import Traced, trace
-from tofu.torch.moves import received_bytes
-from tofu.torch.placements import placeable_table
 from tofu.torch.rank_memory import with_memory
-from tofu.torch.torch_plan import TorchPlan
+from tofu.torch.torch_plan import MOST_DIVIDED, TorchPlan
 
 __all__ = [
     "Planning",
@@ -107,7 +106,7 @@ class Planning:
         traced: the module.
         mesh: the size of every dimension of the mesh.
         optimizer: the optimizer whose state counts as memory.
-        problem: the module's graph, with the strategies that placements can express.
+        problem: the module's graph and its strategies.
         options: options of the search, with a step for each mesh dimension of 2 or more devices.
         undescribed: operators that every device computes whole, each with the reason.
     """
@@ -129,7 +128,7 @@ def planning_of(
     name: str = "",
 ) -> Planning:
     """Prepares a traced module for the search."""
-    table, undescribed = placeable_table(training_graph(traced, optimizer))
+    table, undescribed = aten_table(training_graph(traced, optimizer))
     parts = tuple(size for size in mesh if size > 1)
     chosen = own_options(options or SearchOptions(), parts)
     problem = Problem(name, table, math.prod(mesh))
@@ -139,16 +138,18 @@ def planning_of(
 def own_options(options: SearchOptions, parts: tuple[int, ...]) -> SearchOptions:
     """Adapts options to these steps and to PyTorch.
 
-    Its optimizers update parameters where they are kept, and ranks exchange tiles of one size.
+    Its optimizers update parameters where they are kept.
     """
-    return dataclasses.replace(options, parts=parts, tie_updates=True, equal_tiles=True)
+    return dataclasses.replace(options, parts=parts, tie_updates=True)
 
 
 def planned_as(planning: Planning, found: Plan) -> TorchPlan:
-    """Converts a search's plan to a module's plan, with the bytes that ranks receive."""
+    """Converts a search's plan to a module's plan, with the bytes that few ranks receive."""
     rest = planning.undescribed, planning.optimizer
     made = TorchPlan(planning.traced, planning.problem.graph, planning.mesh, found, *rest)
-    details = found.noted(fetched_bytes=received_bytes(made))
+    if found.workers > MOST_DIVIDED:
+        return made
+    details = found.noted(fetched_bytes=made.partitioned.fetched_bytes)
     return TorchPlan(planning.traced, planning.problem.graph, planning.mesh, details, *rest)
 
 

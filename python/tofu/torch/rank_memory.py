@@ -18,12 +18,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tofu.plans.peak import Held, Peak
-from tofu.torch.batches import Task
-from tofu.torch.exchange import Exchange, Message, Transfers
+from tofu.torch.exchange import FILL, Exchange, Message, Piece, Tiles, Transfers
 from tofu.torch.module_graph import OPTIMIZERS
-from tofu.torch.module_trace import Entry
-from tofu.torch.rank_program import Program, Tiles
-from tofu.torch.torch_plan import TorchPlan
+from tofu.torch.module_trace import Variable
+from tofu.torch.rank_program import Call, Fetch, Program
+from tofu.torch.torch_plan import MOST_DIVIDED, TorchPlan
 
 __all__ = ["Life", "Lives", "StepMemory", "dry_run", "step_memory", "with_memory"]
 
@@ -163,27 +162,21 @@ class _Place:
 class _NoExchange(Exchange):
     """Exchanges that send nothing: messages and tiles are allocated, but not filled."""
 
-    def _messages(
-        self, tiles: Sequence[Any], swapped: Sequence[tuple[int, Transfers]]
-    ) -> dict[int, Any]:
+    def _messages(self, transfers: Transfers, tiles: Tiles) -> dict[int, Any]:
         """Allocate all messages as one tensor."""
         size = sum(
-            math.prod(piece.shape) * tiles[k].element_size()
-            for k, transfers in swapped
-            for piece in transfers.sends
-            if piece.rank != self.mesh.get_rank()
+            math.prod(piece.shape) * tiles[piece.tile].element_size()
+            for pieces in transfers.sends.values()
+            for piece in pieces
         )
         return {0: torch.empty(size, dtype=torch.uint8, device=_DEVICE)}
 
     def _fill(
-        self, value: Any, tile: Any, term: Sequence[Any], received: Mapping[int, Message]
+        self, value: Any, pieces: Sequence[Piece], tiles: Tiles, received: Mapping[int, Message]
     ) -> None:
-        for piece, _ in term:
-            if piece.rank != self.mesh.get_rank():
-                received[piece.rank].skip()
-
-    def _reduce(self, flat: Any, reduction: str, dim: int) -> None:
-        pass
+        for piece in pieces:
+            if piece.worker not in (FILL, self.worker):
+                received[piece.worker].skip()
 
     def _send(self, messages: Mapping[int, Any], buffers: Mapping[int, Any]) -> None:
         pass
@@ -200,14 +193,14 @@ class _DryProgram(Program):
         self.nodes: list[str] = []
         self.most: list[int] = []
 
-    def _run(self, call: Any, tiles: Tiles) -> None:
-        self._noted(call.outputs[0].entry.node if call.outputs else "", fetched=False)
+    def _run(self, call: Call, tiles: Tiles) -> None:
+        self._noted(call.name, fetched=False)
         super()._run(call, tiles)
         self.most[-1] = self.lives.most_bytes
 
-    def _exchange(self, batch: Sequence[Task], tiles: Tiles) -> None:
-        self._noted(batch[0].entry.node, fetched=True)
-        super()._exchange(batch, tiles)
+    def _exchange(self, fetch: Fetch, tiles: Tiles) -> None:
+        self._noted(fetch.name, fetched=True)
+        super()._exchange(fetch, tiles)
         self.most[-1] = self.lives.most_bytes
 
     def _noted(self, node: str, *, fetched: bool) -> None:
@@ -216,13 +209,10 @@ class _DryProgram(Program):
         self.nodes.append(node)
         self.most.append(lives.bytes)
 
-    def tile(self, entry: Entry) -> Any:
-        """Allocate a kept tensor's tile without data."""
-        shape = list(self._shapes[entry])
-        for dim, cut in enumerate(self.placements(entry)):
-            if isinstance(cut, int) and cut >= 0:
-                shape[cut] //= self.plan.mesh[dim]
-        return torch.empty(shape, dtype=self._metas[entry].dtype, device=_DEVICE)
+    def tile(self, variable: Variable) -> Any:
+        """Allocate a variable's tile without data."""
+        shape = self.boxes(variable.name)[self.worker].shape
+        return torch.empty(shape, dtype=variable.meta.dtype, device=_DEVICE)
 
 
 def dry_run(plan: TorchPlan) -> tuple[_DryProgram, dict[str, int], set[int]]:
@@ -235,28 +225,23 @@ def dry_run(plan: TorchPlan) -> tuple[_DryProgram, dict[str, int], set[int]]:
     program, traced = _DryProgram(plan), plan.traced
     fixed = {"parameters": 0, "optimizer_state": 0, "activations": 0}
     states = OPTIMIZERS.get(plan.optimizer or "", 0)
-    given: dict[Entry, Any] = {}
+    given: dict[str, Any] = {}
     for variable in traced.variables:
         if variable.kind in ("parameter", "buffer", "input"):
-            tile = given[Entry(variable.name)] = program.tile(Entry(variable.name))
+            tile = given[variable.name] = program.tile(variable)
             kind = "activations" if variable.kind == "input" else "parameters"
             fixed[kind] += tile.nbytes
             if variable.kind == "parameter" and variable.name in traced.gradients:
                 fixed["optimizer_state"] += states * tile.nbytes
     program.lives = Lives(given.values())
     with torch.no_grad(), program.lives:
-        saved, results = program.forward(given)
-        outputs = [results[entry] for entry in traced.outputs if entry is not None]
-        del results
-        needed = dict(saved)
-        del saved
-        for variable in traced.variables:
-            if variable.kind == "tangent":
-                needed[Entry(variable.name)] = program.tile(Entry(variable.name))
-        gradient_tiles = program.backward(needed)
+        saved, outputs, changed = program.forward(given)
+        del changed
+        tangents = {v.name: program.tile(v) for v in traced.variables if v.kind == "tangent"}
+        gradient_tiles = program.backward(saved, tangents)
         mine = {id(program.lives.of(tile)) for tile in gradient_tiles.values()}
         gradients = {k for k, life in enumerate(program.lives.lives) if id(life) in mine}
-        del outputs, gradient_tiles, tile
+        del outputs, gradient_tiles, tangents, tile
     return program, fixed, gradients
 
 
@@ -286,8 +271,18 @@ def step_memory(plan: TorchPlan) -> StepMemory:
 
 
 def with_memory(plan: TorchPlan) -> TorchPlan:
-    """Returns the plan with the memory of a rank and of one device without a mesh."""
-    rank, serial = step_memory(plan), step_memory(plan.serial())
+    """Returns the plan with the memory of a rank and of one device without a mesh.
+
+    Over many ranks it is the search's estimate.
+    """
+    serial = step_memory(plan.serial())
+    if plan.details.workers > MOST_DIVIDED:
+        estimate = plan.details.in_graph(plan.problem.table).estimate_memory()
+        return TorchPlan(
+            plan.traced, plan.graph, plan.mesh, plan.details, plan.undescribed, plan.optimizer,
+            estimate, serial.kinds,
+        )  # fmt: skip
+    rank = step_memory(plan)
     kinds = dict(rank.kinds)
     details = plan.details.noted(bytes_per_worker=kinds, memory="lives", peak=rank.peak)
     return TorchPlan(

@@ -1,82 +1,80 @@
-"""Runs a planned joint graph on this rank: ATen operators on tiles, exchanged where needed.
+"""Runs a planned joint graph on this rank: ATen operators on tiles, and exchanges between them.
 
-A tensor is kept as the tile that the plan gives this rank. An operator reads the regions that its
-split needs; operators that read the same region share one redistribution. Their outputs are brought
-to the kept tiles, terms by reducing them. Several tensors are exchanged together (``batches``).
+What a rank calls and what ranks fetch is read from the partitioned graph (``rank_graph``). Here it
+gets its order, the same on all ranks, and several fetches become one exchange (``batches``).
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
-from tofu.analysis.apply_row import part_of
 from tofu.torch.batches import Task, batched, reordered
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
-from tofu.torch.compiling import Segment, segments
-from tofu.torch.exchange import Exchange, Moving
-from tofu.torch.module_graph import attributes_of
+from tofu.torch.compiling import Segment, with_segments
+from tofu.torch.exchange import Exchange, Transfers
 from tofu.torch.module_trace import Entry, Operator
-from tofu.torch.moves import Move, kept_placement, split_of
 from tofu.torch.order import arranged
-from tofu.torch.placements import Placing
-from tofu.torch.redistribution import WHOLE, Placement, route
+from tofu.torch.placements import WHOLE, Boxes, Placement, regions_between
+from tofu.torch.rank_graph import Group, Instance, RankGraph, Tile, Tiled
 from tofu.torch.torch_plan import TorchPlan
 
-__all__ = ["Program", "Saved"]
+__all__ = ["Program", "Step", "Tiles"]
 
-Tiles = dict[Entry, dict[Placement, Any]]
-Saved = Mapping[Entry, Any]
-
-
-@dataclass(frozen=True)
-class _Output:
-    """An output of a call: its position in the operator's results, and its placements."""
-
-    entry: Entry
-    position: int
-    made: Placement
-    kept: Placement
+Tiles = dict[Tile, Any]
 
 
 @dataclass(frozen=True)
-class _Call:
+class Call:
     """An operator as this rank runs it.
 
     Attributes:
+        name: its name, for memory's records.
         function: the function to call.
-        inputs: each tensor, its placement, and whether this rank reads zeros instead.
-        positional, named: arguments; a tensor is its number among `inputs`, see `filled`.
-        outputs: the outputs that something reads.
-        drops: tensors that no later call reads.
+        reads: the tiles and regions that it reads.
+        positional, named: arguments; a tensor is its number among `reads`, see `filled`.
+        makes: the tiles that something reads, and their positions in the results.
+        drops: tiles that no later step reads.
         seed: for random operators, a text that differs between ranks' parts; else None.
     """
 
-    function: Any
-    inputs: tuple[tuple[Entry, Placement, bool], ...]
+    name: str
+    function: Callable[..., Any]
+    reads: tuple[Tile, ...]
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
-    outputs: tuple[_Output, ...]
-    drops: tuple[Entry, ...]
-    seed: Optional[str]
+    makes: tuple[tuple[Tile, int], ...]
+    drops: tuple[Tile, ...] = ()
+    seed: Optional[str] = None
 
 
 @dataclass(frozen=True)
-class _Pass:
-    """The calls of a pass, and the exchanges before each of them and after the last one.
+class Fetch:
+    """An exchange as this rank takes part in it.
 
     Attributes:
-        compiled: number of the first call -> compiled segment and number of its end.
+        name: the first region's name, for memory's records.
+        transfers: what the rank sends, receives and assembles.
+        reads: the tiles that it sends or reads.
+        makes: the regions that it assembles.
+        drops: tiles that no later step reads.
     """
 
-    calls: tuple[_Call, ...]
-    batches: Sequence[Sequence[Sequence[Task]]]
-    compiled: Mapping[int, tuple[int, Segment]]
+    name: str
+    transfers: Transfers
+    reads: tuple[Tile, ...]
+    makes: tuple[Tile, ...]
+    drops: tuple[Tile, ...] = ()
+
+
+Planned = Union[Call, Fetch]
+Step = Union[Planned, Segment]
 
 
 class Program:
@@ -89,125 +87,148 @@ class Program:
         compiled: whether torch.compile compiles the calls between exchanges.
 
     Attributes:
-        exchange: moves tiles between ranks.
+        graph: the partitioned graph.
+        exchange: moves regions between ranks.
+        edges: brings what the user holds to the plan's tiles, and back.
+        worker: this rank's number among the mesh's devices.
+        forward_steps, backward_steps: what the rank runs.
     """
 
     def __init__(
         self, plan: TorchPlan, mesh: DeviceMesh, seed: int = 0, *, compiled: bool = False
     ) -> None:
-        self._compiled = compiled
         self.plan = plan
         self.mesh = mesh
+        self.graph = RankGraph(plan)
         self.exchange = Exchange(mesh)
+        self.worker = self.exchange.worker
+        self.edges = Exchange(mesh)
+        self._moves = functools.cache(self._moved)
+        self._compiled = compiled
         self._seed = seed
         self._step = 0
-        traced = plan.traced
-        self._metas: dict[Entry, Any] = {}
-        for variable in traced.variables:
-            self._metas[Entry(variable.name)] = variable.meta
-        for operator in traced.operators:
-            for k, tensor in enumerate(operator.outputs):
-                self._metas[Entry(operator.name, k)] = tensor
-        self._shapes = {entry: tuple(meta.shape) for entry, meta in self._metas.items()}
-        self._kept = {entry: kept_placement(plan, entry) for entry in self._shapes}
-        first = [o for o in traced.operators if o.name in traced.forward]
+        own = self._own
+        forward, traced = self._forward_groups(), plan.traced
+        heads = own([*self.graph.outputs, *self.graph.mutations.values()])
+        gradients = own(self.graph.gradients.values())
         second = [o for o in traced.operators if o.name not in traced.forward]
-        read_later = {entry for o in second for _, entry in o.inputs}
-        read_later |= set(traced.gradients.values())
-        heads = {e for e in traced.outputs if e is not None} | set(traced.mutations.values())
-        made_first = {v for v in self._shapes if v.node in traced.forward}
-        inputs = {Entry(v.name) for v in traced.variables if v.kind != "tangent"}
-        self._saved = tuple(sorted(read_later & (made_first | inputs), key=str))
-        self._forward = self._pass(reordered(first), keep=heads | read_later)
-        self._backward = self._pass(reordered(second), keep=set(traced.gradients.values()))
+        backward_steps = self._steps(second, self.graph.fetches.keys() - forward, gradients)
+        missing = _read_first(backward_steps, gradients)
+        tangents = own(
+            self.graph.variables[v.name] for v in traced.variables if v.kind == "tangent"
+        )
+        self._saved = tuple(sorted(missing - tangents))
+        first = [o for o in traced.operators if o.name in traced.forward]
+        self.forward_steps = self._finished(
+            self._steps(first, forward, heads | set(self._saved)), heads | set(self._saved)
+        )
+        self.backward_steps = self._finished(backward_steps, gradients)
 
-    def placements(self, entry: Entry) -> Placement:
-        """The placement in which a tensor is kept."""
-        return self._kept[entry]
+    def _own(self, divided: Iterable[Tiled]) -> set[Tile]:
+        """This rank's tiles of variables or heads."""
+        tiles = (each.tiles[self.worker] for each in divided)
+        return {tile for tile in tiles if tile is not None}
+
+    # --- What the user holds ------------------------------------------------------------
+
+    def placement(self, entry: Entry) -> Placement:
+        """The placement of a tensor as a DTensor."""
+        left = iter(self.plan.cuts[entry])
+        return tuple(next(left) if size > 1 else WHOLE for size in self.plan.mesh)
 
     def shape(self, entry: Entry) -> tuple[int, ...]:
         """The shape of a whole tensor."""
-        return self._shapes[entry]
+        return self.plan.details.tensor(entry.node, entry.index).shape
+
+    def boxes(self, name: str) -> Boxes:
+        """The boxes of a variable that the plan gives the ranks."""
+        return self.graph.variables[name].layout.boxes
+
+    def moved(self, moves: Sequence[tuple[Any, Boxes, Boxes]]) -> list[Any]:
+        """Brings tiles from the boxes that ranks hold to others, in one exchange."""
+        key = tuple(
+            (2 * k, value.dtype, source, target)
+            for k, (value, source, target) in enumerate(moves)
+            if source != target
+        )
+        tiles = {2 * k: value for k, (value, _, _) in enumerate(moves)}
+        if key:
+            self.edges.run(self._moves(key), tiles)
+        return [tiles.get(2 * k + 1, tiles[2 * k]) for k in range(len(moves))]
+
+    def _moved(self, key: Sequence[Any]) -> Transfers:
+        sizes = tuple(self.mesh.mesh.shape)
+        every = (
+            regions_between(source, target, k, k + 1, dtype, sizes)
+            for k, dtype, source, target in key
+        )
+        return Transfers([region for regions in every for region in regions], self.worker)
 
     # --- Running ------------------------------------------------------------------------
 
-    def moved(self, tile: Any, entry: Entry, source: Placement, target: Placement) -> Any:
-        """Bring a tile of a tensor to another placement."""
-        return self.exchange.move(tile, self._shapes[entry], source, target)
-
-    def forward(self, inputs: Mapping[Entry, Any]) -> tuple[Saved, dict[Entry, Any]]:
+    def forward(self, inputs: Mapping[str, Any]) -> tuple[Tiles, list[Any], dict[str, Any]]:
         """Run the forward pass on this rank's tiles of parameters, buffers and inputs.
 
-        Returns the tiles that the backward pass reads, and outputs and new values of buffers.
+        Returns the tiles that the backward pass reads, the outputs' tiles, and those of buffers'
+        new values.
         """
         self._step += 1
-        tiles: Tiles = {e: {self.placements(e): tile} for e, tile in inputs.items()}
+        tiles: Tiles = {}
         for variable in self.plan.traced.variables:
-            if variable.kind == "constant":
-                entry = Entry(variable.name)
-                kept = self.placements(entry)
-                whole = (WHOLE,) * len(kept)
-                tiles[entry] = {kept: self.moved(variable.value, entry, whole, kept)}
-        self._run_all(self._forward, tiles)
-        traced = self.plan.traced
-        heads = [*(e for e in traced.outputs if e is not None), *traced.mutations.values()]
-        return {e: self._tile(tiles, e) for e in self._saved}, {
-            e: self._tile(tiles, e) for e in heads
-        }
+            divided = self.graph.variables[variable.name]
+            tile = divided.tiles[self.worker]
+            if tile is not None and variable.kind == "constant":
+                box = divided.layout.boxes[self.worker]
+                tiles[tile] = variable.value[tuple(slice(*side) for side in box)]
+            elif tile is not None and variable.name in inputs:
+                tiles[tile] = inputs[variable.name]
+        self._run_all(self.forward_steps, tiles)
+        saved = {tile: tiles[tile] for tile in self._saved}
+        outputs = [self._tile(tiles, each) for each in self.graph.outputs]
+        return saved, outputs, {k: self._tile(tiles, v) for k, v in self.graph.mutations.items()}
 
-    def backward(self, given: dict[Entry, Any]) -> dict[Entry, Any]:
-        """Run the backward pass; returns gradients.
+    def backward(self, saved: Tiles, tangents: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the backward pass; returns gradients by the names of what they are of.
 
         Args:
-            given: tiles that the forward pass saved, and gradients of outputs. It is emptied, so
-                that each is freed after its last use.
+            saved: tiles that the forward pass saved. It is emptied, so that each is freed after
+                its last use.
+            tangents: tiles of the outputs' gradients by name.
         """
         tiles: Tiles = {}
-        while given:
-            entry, tile = given.popitem()
-            tiles[entry] = {self.placements(entry): tile}
-            del tile
-        self._run_all(self._backward, tiles)
-        return {e: self._tile(tiles, e) for e in self.plan.traced.gradients.values()}
+        while saved:
+            tile, value = saved.popitem()
+            tiles[tile] = value
+            del value
+        for name, value in tangents.items():
+            tile = self.graph.variables[name].tiles[self.worker]
+            if tile is not None:
+                tiles[tile] = value
+        self._run_all(self.backward_steps, tiles)
+        return {name: self._tile(tiles, each) for name, each in self.graph.gradients.items()}
 
-    def _tile(self, tiles: Tiles, entry: Entry) -> Any:
-        return tiles[entry][self.placements(entry)]
+    def _tile(self, tiles: Tiles, head: Tiled) -> Any:
+        tile = head.tiles[self.worker]
+        assert tile is not None
+        return tiles[tile]
 
-    def _run_all(self, steps: _Pass, tiles: Tiles) -> None:
-        number = 0
-        while number <= len(steps.calls):
-            for batch in steps.batches[number]:
-                self._exchange(batch, tiles)
-            if number in steps.compiled:
-                end, segment = steps.compiled[number]
-                results = segment([tiles[entry][place] for entry, place in segment.reads])
-                for (entry, place), tile in zip(segment.makes, results):
-                    tiles[entry] = {place: tile}
-                for call in steps.calls[number:end]:
-                    self._drop(call, tiles)
-                number = end
-                continue
-            if number < len(steps.calls):
-                self._run(steps.calls[number], tiles)
-            number += 1
+    def _run_all(self, steps: Sequence[Step], tiles: Tiles) -> None:
+        for step in steps:
+            if isinstance(step, Fetch):
+                self._exchange(step, tiles)
+            elif isinstance(step, Call):
+                self._run(step, tiles)
+            else:
+                results = step([tiles[tile] for tile in step.reads])
+                tiles.update(zip(step.makes, results))
+            for tile in step.drops:
+                tiles.pop(tile, None)
 
-    def _exchange(self, batch: Sequence[Task], tiles: Tiles) -> None:
-        moving = []
-        for task in batch:
-            known = tiles[task.entry]
-            moving.append(
-                Moving(known[task.source], self._shapes[task.entry], task.source, task.target)
-            )
-            if task.source != self.placements(task.entry):
-                del known[task.source]  # nothing else reads an operator's own parts
-        for task, tile in zip(batch, self.exchange.move_all(moving)):
-            tiles[task.entry][task.target] = tile
+    def _exchange(self, fetch: Fetch, tiles: Tiles) -> None:
+        self.exchange.run(fetch.transfers, tiles)
 
-    def _run(self, call: _Call, tiles: Tiles) -> None:
-        values = []
-        for entry, place, is_zero in call.inputs:
-            value = tiles[entry][place]
-            values.append(torch.zeros_like(value) if is_zero else value)
+    def _run(self, call: Call, tiles: Tiles) -> None:
+        values = [tiles[tile] for tile in call.reads]
         positional = [filled(each, values) for each in call.positional]
         named = {name: filled(each, values) for name, each in call.named.items()}
         if call.seed is None:
@@ -215,99 +236,149 @@ class Program:
         else:
             with _seeded(f"{self._seed}/{self._step}/{call.seed}"):
                 result = call.function(*positional, **named)
-        for out in call.outputs:
-            value = result[out.position] if isinstance(result, (tuple, list)) else result
-            tiles[out.entry] = {out.made: value}
-        self._drop(call, tiles)
-
-    def _drop(self, call: _Call, tiles: Tiles) -> None:
-        """Free the tiles that nothing reads after a call."""
-        for entry in call.drops:
-            tiles.pop(entry, None)
+        for tile, position in call.makes:
+            tiles[tile] = result[position] if isinstance(result, (tuple, list)) else result
 
     # --- Preparing ----------------------------------------------------------------------
 
-    def _pass(self, operators: Sequence[Operator], keep: Iterable[Entry]) -> _Pass:
-        kept = set(keep)
-        read = {entry for operator in operators for _, entry in operator.inputs} | kept
-        calls = arranged([self._call(operator, read) for operator in operators])
-        last = {entry: k for k, call in enumerate(calls) for entry, _, _ in call.inputs}
+    def _forward_groups(self) -> set[str]:
+        """The fetches of the forward pass: of its operators' outputs, and for what it computes."""
+        graph, forward = self.graph, self.plan.traced.forward
+        names = {name for name in graph.fetches if name.rpartition("/out")[0] in forward}
+        readers = [group for name, group in graph.calls.items() if name in forward]
+        names |= set().union(*(group.reads for group in readers))
+        names |= {graph.made_by(tile) for tile in self._all_heads() if graph.made_by(tile)}
+        names &= graph.fetches.keys()
+        while True:
+            before = {read for name in names for read in graph.fetches[name].reads}
+            more = (before & graph.fetches.keys()) - names
+            if not more:
+                return names
+            names |= more
+
+    def _all_heads(self) -> set[Tile]:
+        """The tiles of the forward pass's heads on all ranks."""
+        heads = [*self.graph.outputs, *self.graph.mutations.values()]
+        return {tile for head in heads for tile in head.tiles if tile is not None}
+
+    def _steps(
+        self, operators: Sequence[Operator], fetches: Iterable[str], heads: set[Tile]
+    ) -> list[Planned]:
+        """A pass's steps of this rank in order."""
+        graph = self.graph
+        groups = [graph.calls[o.name] for o in reordered(operators) if o.name in graph.calls]
+        calls = arranged(groups, graph.fetches)
+        batches = batched(self._tasks(calls, set(fetches)), len(calls))
+        steps: list[Planned] = []
+        for number, group in enumerate([*calls, None]):
+            for batch in batches[number]:
+                regions = [r for task in batch for r in graph.regions(graph.fetches[task.name])]
+                transfers = Transfers(regions, self.worker)
+                if transfers.regions or transfers.sends:
+                    makes = tuple(region.tile for region in transfers.regions)
+                    reads = tuple(dict.fromkeys(transfers.reads))
+                    steps.append(Fetch(batch[0].name, transfers, reads, makes))
+            if group is not None and self.worker in group.nodes:
+                steps.append(self._call(graph.instance(group.nodes[self.worker])))
+        return self._with_constants(steps, heads)
+
+    def _with_constants(self, steps: Sequence[Planned], heads: set[Tile]) -> list[Planned]:
+        """Adds the calls that make constants, each before its first reader."""
+        done: list[Planned] = []
+        made: set[Tile] = set()
+        for step in [*steps, None]:
+            reads = heads if step is None else step.reads
+            for tile in sorted(t for t in reads if t not in made and self.graph.is_constant(t)):
+                made.add(tile)
+                done.append(self._call(self.graph.instance(tile[0])))
+            if step is not None:
+                done.append(step)
+        return done
+
+    def _tasks(self, calls: Sequence[Group], names: set[str]) -> list[Task]:
+        """The fetches of a pass, each after those that make what it reads."""
+        graph = self.graph
+        place = {call.name: k for k, call in enumerate(calls)}
+        due: dict[str, int] = {}
         for k, call in enumerate(calls):
-            drops = {e for e, _, _ in call.inputs if last[e] == k and e not in kept}
-            calls[k] = replace(call, drops=tuple(drops))
-        batches = batched(self._tasks(calls), len(calls))
-        starts = [k for k, each in enumerate(batches) if each]
-        compiled = segments(calls, starts, kept) if self._compiled else {}
-        return _Pass(tuple(calls), batches, compiled)
+            for read in call.reads:
+                due.setdefault(read, k)
+        tasks: dict[str, Task] = {}
+        for name, group in graph.fetches.items():  # in the order in which they can be made
+            if name not in names:
+                continue
+            after = tuple(tasks[read] for read in sorted(group.reads) if read in tasks)
+            ready = max([place.get(read, -1) for read in group.reads], default=-1)
+            ready = max([ready, *(before.ready for before in after)])
+            size = -(-group.received_bytes // self.mesh.size())
+            last = ready + 1 if not size and "/out" in name else len(calls)
+            messages = {(p.worker, r.worker) for r in graph.regions(group) for p in r.received}
+            tasks[name] = Task(
+                name, size, ready, min(due.get(name, last), last), after, frozenset(messages)
+            )
+        return list(tasks.values())
 
-    def _tasks(self, calls: Sequence[_Call]) -> list[Task]:
-        """The moves of a pass: of outputs to their kept placements, and of inputs to calls."""
-        by_output: dict[Entry, Task] = {}
-        read: dict[tuple[Entry, Placement], Task] = {}
-        ready: dict[Entry, int] = {}
-        for k, call in enumerate(calls):
-            for entry, place, _ in call.inputs:
-                before = by_output.get(entry)
-                kept = self.placements(entry)
-                if before is not None:
-                    before.due = min(before.due, k)
-                if place != kept and (entry, place) not in read:
-                    task = self._task(entry, kept, place, ready.get(entry, -1), k)
-                    task.after = before
-                    read[entry, place] = task
-            for out in call.outputs:
-                ready[out.entry] = k
-                if out.made != out.kept:
-                    task = self._task(out.entry, out.made, out.kept, k, len(calls))
-                    task.due = k + 1 if task.bytes == 0 else task.due  # a tile takes less
-                    by_output[out.entry] = task
-        return [*by_output.values(), *read.values()]
+    def _call(self, instance: Instance) -> Call:
+        node, operator = instance.tile[0], instance.operator
+        if operator is None:
+            shape = self.graph.shape(instance.tile)
+            value = float(instance.changed.get("value", "0"))
+            named = {
+                "dtype": getattr(torch, instance.changed["dtype"]),
+                "device": self.mesh.device_type,
+            }
+            return Call("", torch.full, (), (shape, value), named, ((instance.tile, 0),))
+        positional, named = arguments_of(operator, instance.changed, self.mesh.device_type)
+        makes = tuple(((node, k), position) for k, position in enumerate(operator.positions))
+        seed = f"{operator.name}/{self._part_of(operator)}" if is_random(operator) else None
+        return Call(
+            operator.name, function_of(operator), instance.inputs, positional, named, makes,
+            seed=seed,
+        )  # fmt: skip
 
-    def _task(
-        self, entry: Entry, source: Placement, target: Placement, ready: int, due: int
-    ) -> Task:
-        move = Move(entry, self._metas[entry], source, target)
-        size = move.received_bytes(self.plan.mesh) // self.mesh.size()
-        way = route(self._shapes[entry], source, target, self.plan.mesh)
-        messages = frozenset((k, stage.all_reduce is not None) for k, stage in enumerate(way))
-        return Task(entry, source, target, size, ready, due, messages=messages)
+    def _part_of(self, operator: Operator) -> str:
+        """A text that differs between the parts of an operator, not between ranks of one part."""
+        left, parts = self.worker, []
+        for step, size in reversed(list(enumerate(self.plan.details.parts))):
+            left, digit = divmod(left, size)
+            if self.plan.splits[operator.name][step] is not None:
+                parts.append(f"{step}.{digit}")
+        return ",".join(parts)
 
-    def _call(self, operator: Operator, read: set[Entry]) -> _Call:
-        attrs = attributes_of(operator)
-        ins = [tuple(self._shapes[entry]) for _, entry in operator.inputs]
-        outs = [tuple(tensor.shape) for tensor in operator.outputs]
-        split = split_of(self.plan, operator, ins, outs)
-        splits, digits, where = [], [], []
-        for dim, variable in enumerate(split.variables):
-            if variable is not None:
-                splits.append((variable, self.plan.mesh[dim]))
-                digits.append(self.mesh.get_local_rank(dim))
-                where.append(f"{dim}.{digits[-1]}")
-        changed = {}
-        if splits and split.row is not None:
-            part = part_of(split.row, attrs, ins, outs, splits, tuple(digits))
-            changed = {n: v for n, v in part.attributes.items() if attrs.get(n) != v}
-        inputs = [
-            (entry, split.needed(k), self._gets_zeros(split.placings, k))
-            for k, (_, entry) in enumerate(operator.inputs)
-        ]
-        outputs = [
-            _Output(Entry(operator.name, k), position, split.made(k), self.placements(entry))
-            for k, position in enumerate(operator.positions)
-            for entry in [Entry(operator.name, k)]
-            if entry in read
-        ]
-        positional, named = arguments_of(operator, changed, self.mesh.device_type)
-        seed = f"{operator.name}/{','.join(where)}" if is_random(operator) else None
-        return _Call(
-            function_of(operator), tuple(inputs), positional, named, tuple(outputs), (), seed
-        )
+    def _finished(self, steps: Sequence[Planned], heads: set[Tile]) -> list[Step]:
+        """Compiles steps, if asked to, and says which tiles each one drops."""
+        last: dict[Tile, int] = {}
+        read = {tile for step in steps for tile in step.reads} | heads
+        for k, step in enumerate(steps):
+            made = step.makes if isinstance(step, Fetch) else [tile for tile, _ in step.makes]
+            last.update((tile, k) for tile in [*step.reads, *made])
+        drops: dict[int, list[Tile]] = {}
+        for tile, k in last.items():
+            if tile not in heads:
+                drops.setdefault(k, []).append(tile)
+        done: list[Step] = []
+        for k, step in enumerate(steps):
+            dropped = tuple(drops.get(k, ()))
+            if isinstance(step, Call):
+                makes = tuple(each for each in step.makes if each[0] in read)
+                done.append(replace(step, makes=makes, drops=dropped))
+            else:
+                done.append(replace(step, drops=dropped))
+        return with_segments(done, _is_compiled, heads) if self._compiled else done
 
-    def _gets_zeros(self, split: Sequence[Optional[Placing]], number: int) -> bool:
-        return any(
-            each is not None and number in each.zeros and self.mesh.get_local_rank(dim) != 0
-            for dim, each in enumerate(split)
-        )
+
+def _is_compiled(step: Step) -> bool:
+    """Whether torch.compile compiles a step: seeds of random operators depend on the rank."""
+    return isinstance(step, Call) and step.seed is None and hasattr(step.function, "_schema")
+
+
+def _read_first(steps: Sequence[Planned], heads: set[Tile]) -> set[Tile]:
+    """The tiles that steps and heads read, and no step makes."""
+    read, made = set(heads), set()
+    for step in steps:
+        read |= set(step.reads)
+        made |= set(step.makes if isinstance(step, Fetch) else (tile for tile, _ in step.makes))
+    return read - made
 
 
 class _seeded:  # noqa: N801 - a context manager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 from collections.abc import Mapping, Sequence
@@ -14,11 +13,16 @@ from tofu.plans import Plan, Problem
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.text import render_text
 from tofu.tables import table
+from tofu.torch.aten_strategies import aten_table
 from tofu.torch.module_graph import training_graph
 from tofu.torch.module_trace import Entry, Traced
-from tofu.torch.placements import placeable_table
 
-__all__ = ["TorchPlan", "placements_text", "read_plan"]
+__all__ = ["MOST_DIVIDED", "TorchPlan", "placements_text", "read_plan"]
+
+# Each rank may fetch from all others, so a divided graph grows with the square of their number:
+# that of a Llama of 32 layers takes half a minute for 64. Plans for more ranks are not divided to
+# count what they fetch and hold, only to run.
+MOST_DIVIDED = 16
 
 _FORMAT, _VERSION = "tofu-torch-plan", 1
 
@@ -69,8 +73,19 @@ class TorchPlan:
     @functools.cached_property
     def problem(self) -> Problem:
         """The graph and the strategies of the search."""
-        table, _ = placeable_table(self.graph)
+        searched = self.details.searched
+        table = aten_table(self.graph)[0] if searched is None else searched.table
         return Problem(self.details.model, table, self.details.workers)
+
+    @functools.cached_property
+    def partitioned(self) -> _core.Partitioned:
+        """The graph divided over the ranks, with the fetches of each."""
+        return _core.partition(
+            self.details.in_graph(self.problem.table),
+            fetch="multifetch",
+            crossing="tiles",
+            bundle=False,
+        )
 
     @functools.cached_property
     def cuts(self) -> dict[Entry, tuple[int, ...]]:
@@ -97,16 +112,8 @@ class TorchPlan:
 
     def serial(self) -> TorchPlan:
         """The same step on one device."""
-        cut = dataclasses.replace(
-            self.details,
-            workers=1,
-            parts=(),
-            steps=(),
-            tensors=tuple(dataclasses.replace(t, cuts=()) for t in self.details.tensors),
-            operators=tuple(dataclasses.replace(o, cuts=()) for o in self.details.operators),
-            searched=None,
-        )
-        return TorchPlan(self.traced, self.graph, (1,), cut, self.undescribed, self.optimizer)
+        alone = Plan.from_json(_core.plan(self.problem.table, workers=1).to_json())
+        return TorchPlan(self.traced, self.graph, (1,), alone, self.undescribed, self.optimizer)
 
     def to_json(self) -> str:
         """The document that ``parallelize`` reads, with the plan of tofu's own format in it."""
@@ -157,7 +164,8 @@ class TorchPlan:
         totals = [format_bytes(sum(kinds.values())) for kinds in (self.memory, self.serial_memory)]
         header = ("", "a rank", "one device")
         cells = table(header, [*rows, ("in all", *totals)], right=(1, 2))
-        return ["Memory at the worst moment of a step", "", *cells, ""]
+        how = "" if self.details.memory == "lives" else " (a rank's is an estimate)"
+        return [f"Memory at the worst moment of a step{how}", "", *cells, ""]
 
     def __str__(self) -> str:
         return self.to_text()

@@ -17,10 +17,10 @@ import torch
 from tofu.analysis import row_for
 from tofu.analysis.apply_row import Part, extent_of, parts_of
 from tofu.analysis.table import Row
+from tofu.boxes import Box
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.module_graph import attributes_of, operator_name
 from tofu.torch.module_trace import Entry, Operator, Traced, trace
-from tofu.torch.placements import placeable
 
 __all__ = ["Report", "verify_module"]
 
@@ -68,7 +68,7 @@ def verify_module(model: torch.nn.Module, args: Sequence[Any]) -> Report:
         key = operator_name(operator), tuple(sorted(attrs.items())), tuple(ins), tuple(outs)
         if key not in seen:
             seen.add(key)
-            _check(operator, placeable(row, ins, outs), values, report)
+            _check(operator, row, values, report)
     return report
 
 
@@ -112,15 +112,11 @@ def _check(operator: Operator, row: Row, values: Sequence[Any], report: Report) 
     whole = _run(operator, values, {})
     ins = [tuple(value.shape) for value in values]
     outs = [tuple(value.shape) for value in whole]
-    counts = {}
-    for variable in row["splittable"]:
-        extent = extent_of(row["vars"][variable]["extent"], ins, outs)
-        parts = next((k for k in _PARTS if extent % k == 0), None)
-        if parts is not None:
-            counts[variable] = parts
-    splits = [[(v, n)] for v, n in counts.items()]
-    splits += [list(pair) for pair in itertools.combinations(counts.items(), 2)]
-    splits += [[(v, 2), (v, 2)] for v in counts if _divides(row, v, ins, outs, 4)]
+    extents = {v: extent_of(row["vars"][v]["extent"], ins, outs) for v in row["splittable"]}
+    equal, unequal = _counts(extents, equal=True), _counts(extents, equal=False)
+    splits = [[each] for each in (*equal.items(), *unequal.items())]
+    splits += [list(pair) for pair in itertools.combinations((unequal | equal).items(), 2)]
+    splits += [[(v, 2), (v, 2)] for v, extent in extents.items() if extent >= 4]
     for split in splits:
         report.strategies += 1
         report.operators.add(operator_name(operator))
@@ -130,8 +126,24 @@ def _check(operator: Operator, row: Row, values: Sequence[Any], report: Report) 
             report.false.append(f"{operator_name(operator)}{ins}, split by {names}: {fault}")
 
 
-def _divides(row: Row, variable: int, ins: Any, outs: Any, parts: int) -> bool:
-    return bool(extent_of(row["vars"][variable]["extent"], ins, outs) % parts == 0)
+def _counts(extents: Mapping[int, int], *, equal: bool) -> dict[int, int]:
+    """By variable, the least number of parts that are all of one size, or are not."""
+    counts: dict[int, int] = {}
+    for variable, extent in extents.items():
+        fits = (k for k in _PARTS if extent >= k and (extent % k == 0) == equal)
+        counts.update((variable, k) for k in itertools.islice(fits, 1))
+    return counts
+
+
+def _region(value: Any, box: Box, fill: Optional[float]) -> Any:
+    """The elements of a box, which may reach outside of a tensor with a fill."""
+    inside = box.clipped(tuple(value.shape))
+    tile = value[tuple(slice(*side) for side in inside)]
+    if inside == box:
+        return tile.contiguous()
+    padded = torch.full(box.shape, 0.0 if fill is None else fill, dtype=value.dtype)
+    padded[tuple(slice(*side) for side in inside.relative_to(box))] = tile
+    return padded
 
 
 def _fault(
@@ -144,8 +156,7 @@ def _fault(
     results = []
     for part in parts:
         tiles = [
-            value[tuple(slice(*side) for side in box)].contiguous()
-            for value, box in zip(values, part.inputs)
+            _region(value, box, fill) for value, box, fill in zip(values, part.inputs, part.fills)
         ]
         tiles = [torch.zeros_like(t) if zero else t for t, zero in zip(tiles, part.zeros)]
         changed = {n: v for n, v in part.attributes.items() if attrs.get(n) != v}

@@ -103,7 +103,7 @@ class Partitioner {
     for (const HeadRequest& head : heads) AddHead(head);
     KeepOutputsTogether();
     if (shares_) ShareEqual(options.spare_bytes);
-    if (options.fetch == FetchKind::kMultiFetch) {
+    if (options.bundle && options.fetch == FetchKind::kMultiFetch) {
       BundleFetches(ParameterTiles(), GradientHeads(options), &builder_.graph(),
                     &builder_.node_workers());
     }

@@ -66,6 +66,9 @@ struct PartitionOptions {
   // Bytes by which a worker's peak may grow for regions that it keeps instead of fetching
   // them again; then also from forward to backward. Only with `share`.
   int64_t spare_bytes = 0;
+  // Join fetches that wait for each other anyway (bundle_fetches.h); only with
+  // MultiFetch.
+  bool bundle = true;
 };
 
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,

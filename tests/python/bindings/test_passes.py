@@ -1,11 +1,13 @@
 """The passes through tofu._core: a training graph stays in C++ until MXNet binds it."""
 
 import json
+import math
 import threading
 
 import pytest
 
 from tofu import _core
+from tofu.dtypes import dtype_bytes
 from tofu.errors import GraphError, PlanError, TofuError
 
 from . import documents
@@ -31,6 +33,30 @@ def test_plan_counts_what_partition_fetches(workers):
     assert divided.fetched_bytes == sum(divided.fetched_bytes_per_worker)
     tiles = {name: tiles for name, _, _, _, tiles in divided.variables}
     assert len(tiles["w"]) == workers
+
+
+@pytest.mark.parametrize("workers", [2, 3, 6])
+def test_regions_say_what_fetches_read(workers):
+    plan = _plan(workers)
+    how = {"fetch": "multifetch", "crossing": "tiles"}
+    apart, bundled = (_core.partition(plan, bundle=bundle, **how) for bundle in (False, True))
+    for divided in (apart, bundled):
+        nodes, fetched = divided.graph.nodes, 0
+        for node, worker in zip(nodes, divided.node_workers):
+            regions = node.regions
+            assert bool(regions) == (node.op == "_tofu_multifetch")
+            assert divided is bundled or len(regions) <= 1
+            for (_, flag), (reduction, terms, _, pieces) in zip(node.outputs, regions):
+                assert reduction == "sum" and terms in (1, workers)
+                for source, term, start, to, extents in pieces:
+                    assert 0 <= term < terms
+                    held, _ = node.sources[source]
+                    shape, _ = node.inputs[source]
+                    assert all(a + n <= size for a, n, size in zip(start, extents, shape))
+                    assert len(to) == len(extents)
+                    crosses = divided.node_workers[held] != worker
+                    fetched += crosses * math.prod(extents) * dtype_bytes(flag)
+        assert fetched == divided.fetched_bytes > 0
 
 
 def test_every_node_names_its_worker():

@@ -16,16 +16,15 @@ import tofu.torch
 from tofu.plans import SearchOptions
 from tofu.torch.batches import Task, batched
 from tofu.torch.models import MODELS
-from tofu.torch.module_trace import Entry
-from tofu.torch.moves import moves_of
 from tofu.torch.order import arranged
-from tofu.torch.rank_program import Program
+from tofu.torch.rank_graph import Group
+from tofu.torch.rank_program import Fetch, Program
 
-STAGES = frozenset([(0, False), (1, False)])
+BOTH = frozenset([(0, 1), (1, 0)])
 
 
-def task(ready: int, due: int, size: int = 1, after: Task | None = None) -> Task:
-    return Task(Entry(f"t{ready}.{due}"), ("sum",), (0,), size, ready, due, after)
+def task(ready: int, due: int, size: int = 1, *after: Task) -> Task:
+    return Task(f"t{ready}.{due}", size, ready, due, after)
 
 
 def test_what_can_wait_goes_with_what_is_needed() -> None:
@@ -52,17 +51,17 @@ def test_a_tile_that_is_there_is_cut_when_it_is_needed() -> None:
 
 
 def test_what_would_add_a_message_waits_for_others() -> None:
-    two = [dataclasses.replace(task(k, 9), messages=STAGES) for k in range(2)]
+    two = [dataclasses.replace(task(k, 9), messages=BOTH) for k in range(2)]
     needed = task(3, 5)
     found = batched([*two, needed], 9)
     assert [found[5], found[9]] == [[(needed,)], [tuple(two)]]
-    needed = dataclasses.replace(needed, messages=STAGES)
+    needed = dataclasses.replace(needed, messages=BOTH)
     assert batched([*two, needed], 9)[5] == [(needed, *two)]
 
 
 def test_moves_follow_those_that_make_their_source() -> None:
     made = task(2, 9)
-    moved = task(2, 4, after=made)
+    moved = task(2, 4, 1, made)
     assert batched([made, moved], 9)[4] == [(made,), (moved,)]
 
 
@@ -74,7 +73,7 @@ def test_every_move_is_made_once_and_in_time(seed: int) -> None:
         ready = draw.randrange(-1, count - 1)
         tasks.append(task(ready, draw.randrange(ready + 1, count + 1), draw.randrange(4)))
         if draw.random() < 0.3:
-            tasks[-1].messages = STAGES
+            tasks[-1].messages = BOTH
         if draw.random() < 0.4:
             due = draw.randrange(ready + 1, count + 1)
             tasks.append(task(ready, due, draw.randrange(4), tasks[-1]))
@@ -84,7 +83,7 @@ def test_every_move_is_made_once_and_in_time(seed: int) -> None:
     assert len(order) == len(at) == len(tasks)
     for each in tasks:
         assert each.ready < at[id(each)][0] <= each.due
-        assert each.after is None or at[id(each.after)] < at[id(each)]
+        assert all(at[id(before)] < at[id(each)] for before in each.after)
 
 
 @pytest.fixture
@@ -96,78 +95,83 @@ def four_ranks() -> Iterator[DeviceMesh]:
 
 
 def exchanges(program: Program) -> list[int]:
-    passes = (program._forward, program._backward)
-    return [sum(map(len, each.batches)) for each in passes]
+    passes = (program.forward_steps, program.backward_steps)
+    sent = ([s for s in steps if isinstance(s, Fetch) and s.transfers.sends] for steps in passes)
+    return [len(fetches) for fetches in sent]
 
 
 def test_gradients_of_a_module_are_exchanged_together(four_ranks) -> None:
     model, inputs = MODELS["gpt"](torch.float32)
     options = SearchOptions(mode="data-parallel")
     plan = tofu.torch.plan(model, inputs, mesh=(4,), options=options)
-    assert exchanges(Program(plan, four_ranks)) == [1, 1]  # the loss, and all gradients
+    # The loss; then pieces of all gradients, and all gradients.
+    assert exchanges(Program(plan, four_ranks)) == [1, 2]
 
 
 def test_parameters_of_a_module_come_together(four_ranks) -> None:
     model, inputs = MODELS["gpt"](torch.float32)
     plan = tofu.torch.plan(model, inputs, mesh=(4,))
-    moves = sum(1 for _ in moves_of(plan))
-    forward, backward = exchanges(Program(plan, four_ranks))
-    assert 0 < forward + backward < moves // 3, (forward, backward, moves)
+    program = Program(plan, four_ranks)
+    forward, backward = exchanges(program)
+    fetches = len(program.graph.fetches)
+    assert 0 < forward + backward < fetches // 3, (forward, backward, fetches)
 
 
 # --- The order of calls ---------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Out:
-    entry: Entry
-    made: tuple[int | str, ...]
-    kept: tuple[int | str, ...] = (0,)
+class Pass:
+    """Calls, and fetches of what some of them make."""
 
+    def __init__(self) -> None:
+        self.calls: list[Group] = []
+        self.fetches: dict[str, Group] = {}
 
-@dataclasses.dataclass(frozen=True)
-class Call:
-    name: str
-    inputs: tuple[tuple[Entry, tuple[int | str, ...], bool], ...]
-    outputs: tuple[Out, ...]
+    def call(self, name: str, *reads: str, exchanged: bool = False) -> None:
+        """Add a call that reads others' outputs as they are kept, after an exchange or not."""
+        own = {f"{read}/out0" if f"{read}/out0" in self.fetches else read for read in reads}
+        self.calls.append(Group(name, {0: 0}, own))
+        if exchanged:
+            self.fetches[f"{name}/out0"] = Group(f"{name}/out0", {0: 0}, {name}, 8)
 
-
-def call(name: str, *reads: str, made: int | str = 0) -> Call:
-    """A call that reads tensors as they are kept."""
-    ins = tuple((Entry(each), (0,), False) for each in reads)
-    return Call(name, ins, (Out(Entry(name), (made,)),))
-
-
-def names(calls: list[Call]) -> list[str]:
-    return [each.name for each in calls]
+    def arranged(self, window: int = 48) -> list[str]:
+        """The names of the calls in their new order."""
+        return [call.name for call in arranged(self.calls, self.fetches, window)]
 
 
 def test_calls_that_are_ready_run_before_an_exchange() -> None:
-    calls = [
-        call("x"), call("a", "x", made="sum"), call("view", "a"), call("b", "x", made="sum"),
-        call("both", "view", "b"), call("later"),
-    ]  # fmt: skip
-    assert names(arranged(calls)) == ["x", "a", "b", "view", "both", "later"]
-    assert names(arranged(calls, 1)) == names(calls)
+    given = Pass()
+    given.call("x")
+    given.call("a", "x", exchanged=True)
+    given.call("view", "a")
+    given.call("b", "x", exchanged=True)
+    given.call("both", "view", "b")
+    given.call("later")
+    assert given.arranged() == ["x", "a", "b", "view", "both", "later"]
+    assert given.arranged(1) == [call.name for call in given.calls]
 
 
 def test_calls_that_need_nothing_of_the_pass_do_not_run_early() -> None:
-    calls = [call("x", made="sum"), call("y", "x"), call("mask"), call("z", "y", "mask")]
-    assert names(arranged(calls)) == ["x", "y", "mask", "z"]
+    given = Pass()
+    given.call("x", exchanged=True)
+    given.call("y", "x")
+    given.call("mask")
+    given.call("z", "y", "mask")
+    assert given.arranged() == ["x", "y", "mask", "z"]
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_calls_follow_those_whose_outputs_they_read(seed: int) -> None:
     draw = random.Random(seed)
-    calls: list[Call] = []
+    given = Pass()
+    reads = {}
     for k in range(60):
-        reads = draw.sample([each.name for each in calls], min(len(calls), draw.randrange(3)))
-        calls.append(call(f"c{k}", *reads, made=draw.choice([0, 0, "sum", 1])))
-    found = arranged(calls, draw.randrange(1, 20))
-    assert sorted(names(found)) == sorted(names(calls))
-    place = {each.name: k for k, each in enumerate(found)}
-    for each in calls:
-        assert all(place[entry.node] < place[each.name] for entry, _, _ in each.inputs)
+        reads[f"c{k}"] = draw.sample(sorted(reads), min(len(reads), draw.randrange(3)))
+        given.call(f"c{k}", *reads[f"c{k}"], exchanged=draw.random() < 0.5)
+    place = {name: k for k, name in enumerate(given.arranged(draw.randrange(1, 20)))}
+    assert sorted(place) == sorted(reads)
+    for name, before in reads.items():
+        assert all(place[each] < place[name] for each in before)
 
 
 def test_a_module_needs_fewer_exchanges(four_ranks, monkeypatch) -> None:
@@ -175,5 +179,5 @@ def test_a_module_needs_fewer_exchanges(four_ranks, monkeypatch) -> None:
     plan = tofu.torch.plan(model, inputs, mesh=(2, 2))
     mesh = init_device_mesh("cpu", (2, 2))
     few = exchanges(Program(plan, mesh))
-    monkeypatch.setattr("tofu.torch.rank_program.arranged", list)
+    monkeypatch.setattr("tofu.torch.rank_program.arranged", lambda calls, fetches: list(calls))
     assert sum(few) < sum(exchanges(Program(plan, mesh)))

@@ -206,6 +206,70 @@ def test_a_checkpoint_loads_on_another_mesh(tmp_path) -> None:
     on_ranks(4, saved_and_loaded, str(tmp_path / "checkpoint"))
 
 
+class Uneven(nn.Module):
+    """Sizes of 16 and 10: over 3 or 4 ranks DTensor's pieces differ from a plan's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(10, 16), nn.Linear(16, 10)
+        self.norm = nn.BatchNorm1d(16)
+
+    def forward(self, data):
+        return self.last(self.norm(torch.tanh(self.first(data)))).square().mean()
+
+
+def uneven(mesh: tuple[int, ...]) -> tuple[nn.Module, nn.Module, Any, Any, Any]:
+    """The module whole and distributed, with an optimizer of each, and an input."""
+    torch.manual_seed(0)
+    whole, data = Uneven().double(), torch.randn(7, 10, dtype=torch.float64)
+    parts = tofu.torch.parallelize(copy.deepcopy(whole), mesh, (data,))
+    return whole, parts, *(torch.optim.AdamW(m.parameters(), 0.01) for m in (whole, parts)), data
+
+
+def trained(model: nn.Module, optimizer: Any, data: Any, steps: int) -> None:
+    for _ in range(steps):
+        model(data).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def states(model: nn.Module, optimizer: Any) -> dict[str, Any]:
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+    return {"model": model.state_dict(), "optim": get_optimizer_state_dict(model, optimizer)}
+
+
+def resumed(mesh: tuple[int, ...], before: str, after: str, steps: int) -> None:
+    """Train for two steps more than a checkpoint; equal to as many steps of the whole module."""
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.state_dict import set_optimizer_state_dict
+
+    whole, parts, one, other, data = uneven(mesh)
+    trained(whole, one, data, steps)
+    if before:
+        loaded = states(parts, other)
+        with torch.no_grad():
+            for tensor in loaded["model"].values():
+                tensor.zero_()
+        checkpoint.load(loaded, checkpoint_id=before)
+        parts.load_state_dict(loaded["model"])
+        set_optimizer_state_dict(parts, other, loaded["optim"])
+    trained(parts, other, data, 2)
+    for name, tensor in whole.state_dict().items():
+        found = parts.state_dict()[name].full_tensor()
+        assert difference(tensor.double(), found.double()) <= EQUAL, name
+    checkpoint.save(states(parts, other), checkpoint_id=after)
+
+
+def test_a_checkpoint_goes_on_over_other_numbers_of_ranks(tmp_path) -> None:
+    """Over 3 ranks, 4, 2 x 3, 3 and 7; over 7, DTensor leaves a rank nothing of 16 or 10."""
+    before = ""
+    for number, mesh in enumerate([(3,), (4,), (2, 3), (3,), (7,)]):
+        after = str(tmp_path / str(number))
+        on_ranks(torch.Size(mesh).numel(), resumed, mesh, before, after, 2 * number + 2)
+        before = after
+
+
 class Tied(nn.Module):
     """One parameter in two modules."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import tofu.torch
 from tofu.torch.models import MODELS, SMALL, _Gpt, _ResNet
 
 from .ranks import on_ranks
@@ -49,6 +50,71 @@ def test_ranks_receive_what_the_plan_counts(name) -> None:
 def test_every_module_trains_on_every_mesh(name, mesh, dtype) -> None:
     rate = RATES.get(name, 0.1)
     on_ranks(torch.Size(mesh).numel(), compare, MODELS[name], mesh, dtype, STEPS, rate)
+
+
+class Odd(torch.nn.Module):
+    """Layers of 257 features and 1,001 classes, a convolution and a LayerNorm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(1, 5, 3, padding=1, bias=False)
+        self.batch = torch.nn.BatchNorm2d(5)
+        self.first = torch.nn.Linear(5 * 7 * 9, 257)
+        self.norm = torch.nn.LayerNorm(257)
+        self.last = torch.nn.Linear(257, 1001)
+
+    def forward(self, data: Any, label: Any) -> Any:
+        image = torch.relu(self.batch(self.conv(data)))
+        hidden = self.norm(torch.tanh(self.first(image.flatten(1))))
+        return torch.nn.functional.cross_entropy(self.last(hidden), label)
+
+
+def odd(name: str, dtype: torch.dtype) -> Any:
+    """A batch of 7 and sizes that hardly anything divides."""
+    if name == "features":
+        data, label = torch.randn(7, 1, 7, 9, dtype=dtype), torch.randint(0, 1001, (7,))
+        return Odd().to(dtype), (data, label)
+    words, label = torch.randint(0, 1001, (7, 5)), torch.randint(0, 1001, (7, 5))
+    return _Gpt(1001, 5, 33, 3, 1).to(dtype), (words, label)
+
+
+@pytest.mark.parametrize(
+    ("name", "mesh", "dtype"),
+    [
+        ("features", (3,), torch.float32),
+        ("features", (2, 3), torch.float64),
+        ("gpt", (3,), torch.float64),
+        ("gpt", (2, 3), torch.float32),
+    ],
+)
+def test_sizes_need_not_divide(name, mesh, dtype) -> None:
+    on_ranks(torch.Size(mesh).numel(), compare, functools.partial(odd, name), mesh, dtype, 3)
+
+
+@pytest.mark.whole(rotates=False)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("mesh", [(2,), (3,), (4,), (6,), (2, 3)])
+@pytest.mark.parametrize("name", ["features", "gpt"])
+def test_sizes_need_not_divide_on_any_mesh(name, mesh, dtype) -> None:
+    on_ranks(torch.Size(mesh).numel(), compare, functools.partial(odd, name), mesh, dtype)
+
+
+@pytest.mark.whole(rotates=False)
+@pytest.mark.parametrize("mesh", [(3,), (2, 3)])
+@pytest.mark.parametrize("name", SMALL)
+def test_every_module_trains_on_three_and_six(name, mesh) -> None:
+    rate = RATES.get(name, 0.1)
+    on_ranks(torch.Size(mesh).numel(), compare, MODELS[name], mesh, torch.float64, 2, rate)
+
+
+@pytest.mark.parametrize("mesh", [(3,), (2, 3)])
+@pytest.mark.parametrize("name", ["features", "gpt"])
+def test_nothing_large_stays_whole(name, mesh) -> None:
+    model, inputs = odd(name, torch.float32)
+    plan = tofu.torch.plan(model, inputs, mesh=mesh)
+    count = torch.Size(mesh).numel()
+    serial, fullest = plan.serial_memory["parameters"], plan.memory["parameters"]
+    assert fullest <= 1.12 * serial / count, (fullest, serial)
 
 
 def deep(name: str, dtype: torch.dtype) -> Any:

@@ -1,0 +1,56 @@
+"""Finds the strategies of ATen operators, and which operators compute nothing."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Sequence
+
+from tofu import _core
+from tofu.analysis.strategy_table import strategy_table
+from tofu.analysis.table import Row
+from tofu.lang.description import Description
+from tofu.lang.tracing import Shape
+
+__all__ = ["aten_table", "computes_nothing"]
+
+importlib.import_module("tofu.tdl.aten")  # the operators that this package plans
+
+# Descriptions of operators that compute nothing.
+_MOVES = ("movement", "creation")
+
+
+def aten_table(graph: _core.Graph) -> tuple[_core.StrategyTable, dict[str, str]]:
+    """The strategies of a module's graph, and the operators without any, each with the reason."""
+    return strategy_table(graph, _Marker())
+
+
+class _Marker:
+    """Marks rows of operators that compute nothing; returns the same row for the same row.
+
+    Most of them are views, so devices that have the whole tensor may all make the whole view.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Row, Row]] = {}
+
+    def __call__(self, row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> Row:
+        if id(row) not in self._known:
+            self._known[id(row)] = row, {**row, "moves": computes_nothing(row["op"])}
+        return self._known[id(row)][1]
+
+
+def computes_nothing(operator: str) -> bool:
+    """Whether an operator only moves elements or fills a tensor with a value."""
+    return operator in _moves()
+
+
+@functools.cache
+def _moves() -> frozenset[str]:
+    modules = [importlib.import_module(f"tofu.tdl.aten.{name}") for name in _MOVES]
+    described = [x for m in modules for x in vars(m).values() if isinstance(x, Description)]
+    return frozenset(name for each in described for name in each.names if not _is_drawn(name))
+
+
+def _is_drawn(name: str) -> bool:
+    return name.startswith(("aten.rand.", "aten.randn."))

@@ -1,0 +1,197 @@
+"""Regions get from rank to rank: whole, in pieces, as terms, in one message."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import distribute_tensor
+
+import tofu.torch
+from tofu.boxes import Box, piece
+from tofu.plans import SearchOptions
+from tofu.torch.exchange import FILL, Exchange, Piece, Region, Transfers
+from tofu.torch.models import MODELS
+from tofu.torch.placements import WHOLE, Boxes, regions_between, tiles_of, to_dtensor
+
+from .ranks import on_ranks
+
+SHAPE = (7, 5)
+
+
+def planned_tiles(cuts: tuple[int, ...], sizes: tuple[int, ...]) -> Boxes:
+    """The tiles that a plan gives the ranks."""
+    boxes = []
+    for at in itertools.product(*map(range, sizes)):
+        sides = [(0, size) for size in SHAPE]
+        for cut, count, digit in zip(cuts, sizes, at):
+            if cut != WHOLE:
+                sides[cut] = piece(sides[cut], count, digit)
+        boxes.append(Box(sides))
+    return tuple(boxes)
+
+
+def of(whole: Any, box: Box) -> Any:
+    return whole[tuple(slice(*side) for side in box)]
+
+
+# --- Counts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["tofu", "data-parallel"])
+@pytest.mark.parametrize("mesh", [(4,), (2, 4), (3,), (2, 3)])
+def test_ranks_fetch_what_the_search_counts(mode, mesh) -> None:
+    model, inputs = MODELS["gpt"](torch.float32)
+    plan = tofu.torch.plan(model, inputs, mesh=mesh, options=SearchOptions(mode=mode))
+    parted = plan.partitioned
+    assert parted.fetched_bytes + parted.shared_bytes == plan.bytes
+    assert plan.details.fetched_bytes == parted.fetched_bytes
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "received"),
+    [((0,), (WHOLE,), 5 * 35), ((0,), (1,), 29), ((WHOLE,), (0,), 0), ((0,), (0,), 20)],
+)
+def test_a_rank_receives_what_it_lacks(source, target, received) -> None:
+    before, after = planned_tiles(source, (6,)), tiles_of(SHAPE, target, (6,))
+    regions = regions_between(before, after, 0, 1, torch.int8, (6,))
+    found = sum(region.received_bytes for region in regions)
+    lacked = 0
+    for had, gets in zip(before, after):
+        both = had.common(gets)
+        lacked += torch.Size(gets.shape).numel() - torch.Size(both.shape if both else (0,)).numel()
+    assert found == lacked == received
+
+
+# --- Values ---------------------------------------------------------------------------------
+
+
+def every_move(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+    mesh = init_device_mesh("cpu", sizes)
+    exchange = Exchange(mesh)
+    whole = torch.arange(35).reshape(SHAPE).to(dtype)
+    places = list(itertools.product((0, 1, WHOLE), repeat=len(sizes)))
+    layouts = [tiles_of(SHAPE, place, sizes) for place in places]
+    for place, boxes in zip(places, layouts):
+        local = distribute_tensor(whole, mesh, to_dtensor(place)).to_local()
+        assert torch.equal(local, of(whole, boxes[exchange.worker])), place
+    layouts += [planned_tiles(place, sizes) for place in places]
+    count = 0
+    for source, target in itertools.product(layouts, layouts):
+        tiles = {0: of(whole, source[exchange.worker]).clone()}
+        before = tiles[0].clone()
+        regions = regions_between(source, target, 0, 1, dtype, sizes)
+        exchange.run(Transfers(regions, exchange.worker), tiles)
+        assert torch.equal(tiles[1], of(whole, target[exchange.worker])), (source, target)
+        assert torch.equal(tiles[0], before), (source, target)
+        count += sum(r.received_bytes for r in regions if r.worker == exchange.worker)
+    assert exchange.received_bytes == count
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+@pytest.mark.parametrize("sizes", [(4,), (3,), (2, 3)])
+def test_tiles_move_between_all_layouts(sizes, dtype) -> None:
+    on_ranks(torch.Size(sizes).numel(), every_move, sizes, dtype)
+
+
+def every_reduction() -> None:
+    exchange = Exchange(init_device_mesh("cpu", (3,)))
+    terms = [torch.tensor([[2.0, 1.0], [1.0, 4.0], [3.0, 1.0]]) + k for k in range(3)]
+    expected = {
+        "sum": terms[0] + terms[1] + terms[2],
+        "prod": terms[0] * terms[1] * terms[2],
+        "max": terms[2],
+        "min": terms[0],
+    }
+    for kind, value in expected.items():
+        pieces = tuple(Piece(k, "term", k, (0, 0), (0, 0), (3, 2)) for k in range(3))
+        regions = [Region(w, "made", (3, 2), torch.float32, pieces, kind, 3) for w in range(3)]
+        tiles = {"term": terms[exchange.worker]}
+        exchange.run(Transfers(regions, exchange.worker), tiles)
+        assert torch.equal(tiles["made"], value), kind
+
+
+def test_terms_are_reduced() -> None:
+    on_ranks(3, every_reduction)
+
+
+def halo() -> None:
+    """A row of each neighbour, and the fill beyond the ends."""
+    exchange = Exchange(init_device_mesh("cpu", (3,)))
+    whole = torch.arange(14.0).reshape(7, 2)
+    rows = [piece((0, 7), 3, k) for k in range(3)]
+    regions = []
+    for worker, (low, high) in enumerate(rows):
+        pieces = []
+        for row in range(low - 1, high + 1):
+            to = (row - low + 1, 0)
+            holder = next((k for k, (a, b) in enumerate(rows) if a <= row < b), FILL)
+            start = (row - rows[holder][0], 0) if holder != FILL else (0, 0)
+            pieces.append(Piece(holder, "tile", 0, start, to, (1, 2)))
+        shape = (high - low + 2, 2)
+        regions.append(Region(worker, "made", shape, torch.float32, tuple(pieces), fill=-1.0))
+    low, high = rows[exchange.worker]
+    tiles = {"tile": whole[low:high]}
+    exchange.run(Transfers(regions, exchange.worker), tiles)
+    padded = torch.cat([torch.full((1, 2), -1.0), whole, torch.full((1, 2), -1.0)])
+    assert torch.equal(tiles["made"], padded[low : high + 2])
+
+
+def test_a_region_may_reach_outside_its_tensor() -> None:
+    on_ranks(3, halo)
+
+
+def move_together() -> None:
+    sizes = (2, 2)
+    exchange, alone = (Exchange(init_device_mesh("cpu", sizes)) for _ in range(2))
+    wholes = [
+        torch.randn(SHAPE), torch.randint(9, SHAPE), torch.rand(SHAPE) > 0.5,
+        torch.randn(SHAPE).to(torch.bfloat16), torch.randn(SHAPE),
+    ]  # fmt: skip
+    places = [((0, 1), (1, 0)), ((WHOLE, 1), (1, WHOLE)), ((0, 0), (WHOLE, WHOLE))]
+    places += [((WHOLE, WHOLE), (0, 1)), ((1, 1), (0, WHOLE))]
+    regions, tiles = [], {}
+    for k, (whole, place) in enumerate(zip(wholes, places)):
+        source, target = (tiles_of(SHAPE, each, sizes) for each in place)
+        tiles[2 * k] = of(whole, source[exchange.worker])
+        regions += regions_between(source, target, 2 * k, 2 * k + 1, whole.dtype, sizes)
+    apart = dict(tiles)
+    with messages() as sent:
+        exchange.run(Transfers(regions, exchange.worker), tiles)
+    assert max(sent.values()) == 1, sent
+    for k in range(len(wholes)):
+        own = [region for region in regions if region.tile == 2 * k + 1]
+        alone.run(Transfers(own, alone.worker), apart)
+        made = tiles[2 * k + 1]
+        assert made.dtype == apart[2 * k + 1].dtype and torch.equal(made, apart[2 * k + 1]), k
+    assert exchange.received_bytes == alone.received_bytes > 0
+    gathered = tiles[5]  # a tile keeps no message alive
+    assert gathered.untyped_storage().nbytes() <= gathered.nbytes + 16
+
+
+@contextlib.contextmanager
+def messages() -> Iterator[collections.Counter[int]]:
+    """Counts messages by the rank to which they go."""
+    sent: collections.Counter[int] = collections.Counter()
+    before = dist.P2POp
+
+    def counted(op: Any, tensor: Any, peer: int) -> Any:
+        sent[peer] += op is dist.isend
+        return before(op, tensor, peer)
+
+    dist.P2POp = counted  # type: ignore[assignment,misc]
+    try:
+        yield sent
+    finally:
+        dist.P2POp = before  # type: ignore[misc]
+
+
+def test_several_tiles_move_in_one_message() -> None:
+    on_ranks(4, move_together)
