@@ -7,6 +7,7 @@
 # make gpu-check  checks the kernels on this machine's GPU, without MXNet, in ten minutes
 # make test-mxnet DIR=PATH  runs MXNet 1.9.1's own tests of Gluon from a checkout of its sources
 # make paper  makes every table and figure of the papers, and a page about them, in build/paper
+# make bench  measures what a person waits for, and prints goals and verdicts (ROWS="plan setup")
 # make results  makes again what the code has outrun in docs/results (TIMED=1: times, too)
 # make check  checks formatting, lint, types and dead code
 # make wheel  builds a wheel for machines without a compiler, and tries it
@@ -35,7 +36,7 @@ CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread per worker, because the workers run in parallel.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: help build demo test test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet paper results wheel check format clean
+.PHONY: help build demo test test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet paper results bench wheel check format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -84,6 +85,11 @@ paper: $(VENV)/.build
 # Says what is stale first. Times are worth measuring on an idle machine only.
 results: $(VENV)/.build
 	@$(RUN_ENV) $(VENV)/bin/python scripts/results.py --make $(if $(TIMED),--timed)
+
+# Half an hour on two idle cores.
+ROWS ?=
+bench: $(VENV)/.build
+	@$(RUN_ENV) $(VENV)/bin/python benchmarks/waiting.py $(if $(ROWS),--rows $(ROWS))
 
 # --- tests ----------------------------------------------------------------------------------
 

@@ -192,14 +192,14 @@ def compile_only(model: str, workers: int, *, smoke: bool) -> dict[str, Any]:
     }
 
 
-def run(model: str, workers: int, *, smoke: bool) -> dict[str, Any]:
-    """Do one run in a new process."""
+def run(model: str, workers: int, *, smoke: bool, again: bool = False) -> dict[str, Any]:
+    """Do one run in a new process; `again`: it may use what an earlier one has kept."""
     command = [sys.executable, __file__, "--child", model, "--workers", str(workers)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "TOFU_"))}
     environment.pop("MXNET_GRAPH_PASS", None)
     done = subprocess.run(
         command + ["--smoke"] * smoke,
-        env={**environment, "OMP_NUM_THREADS": "1"},
+        env={**environment, "OMP_NUM_THREADS": "1", "TOFU_CACHE": str(int(again))},
         check=True,
         stdout=subprocess.PIPE,
         text=True,

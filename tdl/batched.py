@@ -155,10 +155,12 @@ def ctc_loss(data, label, *lengths):
 
 @op(name="_backward_ctc_loss")
 def backward_ctc_loss(ograd, zero, out, gradient, *, out_shapes):
-    """The forward operator's own gradient, scaled; zero for the other inputs."""
-    by_data = Over(
-        ["t", "n", "c"], lambda t, n, c: apply("by", ograd[n], out[n], gradient[t, n, c])
-    )
+    """The forward operator's own gradient, scaled; zero for the other inputs.
+
+    MXNet refuses fewer steps than a label has, so a sequence is whole.
+    """
+    scaled = Opaque("Scaled")
+    by_data = Over(["t", "n", "c"], lambda t, n, c: scaled(ograd[n], out[n], gradient[:, n, c])[t])
     others = [
         Over(["n", *names(len(s) - 1, f"l{k}_")], lambda n, *_: apply("zero", ograd[n]))
         for k, s in enumerate(out_shapes[1:])

@@ -255,15 +255,17 @@ def pad(data, *, pad_width, mode="constant", constant_value=0):
     """Padded at some dimensions, which can only be divided if the border is constant."""
     padded = _padded(pad_width)
     if mode == "constant":
-        inside = data.padded(constant_value)
+        inside = data.padded(constant_value, beyond=padded)
         return lambda *i: inside[tuple(v - width[0] for v, width in zip(i, pad_width))]
     border = Opaque("Pad")
     return lambda *i: border(data[whole(i, padded)])[tuple(i[d] for d in padded)]
 
 
-@op(name="_backward_npi_pad")
-def backward_pad(ograd, *, pad_width):
-    """The head gradient inside the border; padded dimensions are whole."""
+@op(name="_backward_npi_pad", rewrites=_no_width)
+def backward_pad(ograd, *, pad_width, mode="constant", constant_value=0):
+    """The head gradient inside the border; whole dimensions are those with something before."""
+    if mode == "constant" and not any(before for before, _ in pad_width):
+        return lambda *i: ograd[i]
     padded, border = _padded(pad_width), Opaque("PadGradient")
     return lambda *i: border(ograd[whole(i, padded)])[tuple(i[d] for d in padded)]
 

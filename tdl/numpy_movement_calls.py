@@ -141,6 +141,10 @@ def _borders() -> list[Case]:
         cases.append(_plain("_npi_pad", data, attrs=attrs, expect=expect))
     plain = {"forward": "_npi_pad", "attrs": {"pad_width": width}, "numpy": True}
     cases.append(back("_backward_npi_pad", "g0", data, expect="i0 i2", **plain))
+    after = {"pad_width": "((0, 3), (0, 0), (0, 1))"}
+    cases.append(_plain("_npi_pad", data, attrs=after, expect="i0 i1 i2"))
+    plain = {"forward": "_npi_pad", "attrs": after, "numpy": True}
+    cases.append(back("_backward_npi_pad", "g0", data, expect="i0 i1 i2", **plain))
     both = {"pad_width": "((2, 2), (1, 1), (0, 0))"}
     cases.append(_plain("_npi_pad", data, attrs=both, expect="i0 i1 i2"))
     at = {"int_ind": "2", "axis": "1"}

@@ -21,6 +21,7 @@
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
 ``TOFU_TIMEOUT``      for how many seconds a process waits for others; unset: 600; ``0``: no limit.
 ``TOFU_HYBRIDIZE``    ``0``: only blocks that the script hybridizes; unset or ``1``: all.
+``TOFU_CACHE``        ``0``: plans are searched again, not taken from the user's cache folder.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ __all__ = [
     "TIMEOUT_S",
     "VARIABLES",
     "cache_directory",
+    "caches",
     "graph_pass",
     "parse_bytes",
     "parse_mode",
@@ -106,6 +108,7 @@ VARIABLES = (
     "TOFU_STRICT",
     "TOFU_TIMEOUT",
     "TOFU_HYBRIDIZE",
+    "TOFU_CACHE",
 )
 Pin = tuple[str, tuple[int, ...]]
 TIMEOUT_S = 600.0
@@ -323,6 +326,11 @@ def _check_names(names: Iterable[str]) -> None:
         near = difflib.get_close_matches(spelt, VARIABLES, n=1, cutoff=_SPELLING)
         if near:
             raise ConfigError(f"{name}: tofu has no such variable; did you mean {near[0]}?")
+
+
+def caches() -> bool:
+    """Whether plans are kept for the next run. Raises ConfigError unless TOFU_CACHE is 1 or 0."""
+    return _parse_switch(os.environ.get("TOFU_CACHE", ""), "TOFU_CACHE", unset=True)
 
 
 def cache_directory() -> Path:

@@ -16,6 +16,8 @@ SCRIPTS = (ROOT / "scripts", ROOT / "benchmarks")
 
 # One thread per operator, so runs can be compared and workers run in parallel.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tests see searches run, and leave nothing in the user's folders.
+os.environ["TOFU_CACHE"] = "0"
 
 # The tests of PyTorch's front end run where torch is. Elsewhere not even their folder may be
 # looked at, as pytest would import it under torch's name.

@@ -17,7 +17,7 @@ from tofu.config import Config
 from tofu.errors import ConfigError, TofuError
 from tofu.lang.description import Description, lookup, registered
 
-__all__ = ["ENTRY_POINTS", "description_of", "is_random", "load_described"]
+__all__ = ["ENTRY_POINTS", "description_of", "is_random", "is_shipped", "load_described"]
 
 ENTRY_POINTS = "tofu.operators"
 
@@ -31,6 +31,12 @@ def description_of(op: str) -> Optional[Description]:
     """
     load_described()
     return lookup(op)
+
+
+def is_shipped(op: str) -> bool:
+    """Whether an operator has tofu's own description, or none."""
+    description = description_of(op)
+    return description is None or description.is_shipped
 
 
 def is_random(op: str) -> bool:

@@ -254,4 +254,4 @@ class _Normal:
                 continue
             start = self._starts[element.slot][d] if self._starts else 0
             dims.append(ir.add(self.index(dim), ir.constant(-start)))
-        return ir.Element(element.slot, "", tuple(dims), element.fill)
+        return ir.Element(element.slot, "", tuple(dims), element.fill, ())

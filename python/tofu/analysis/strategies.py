@@ -207,8 +207,8 @@ def _region(trace: Trace, slot: int) -> Optional[InputRegion]:
         name: None
         for access in accesses
         if access.fill is not None
-        for dim in access.dims
-        if isinstance(dim, ir.Index) and dim.plain is None
+        for d, dim in enumerate(access.dims)
+        if isinstance(dim, ir.Index) and (dim.plain is None or d in access.beyond)
         for name in sorted(dim.variables)
     }
     return InputRegion(trace.inputs[slot].name, dims, fills[0] if fills else None, tuple(moving))

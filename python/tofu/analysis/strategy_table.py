@@ -7,18 +7,40 @@ This needs no framework: the graph has all shapes, and tofu.tdl describes the op
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Callable, Optional
+import functools
+import hashlib
+import importlib
+import json
+import time
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Callable, NamedTuple, Optional
 
-from tofu import _core
+from tofu import _core, file_cache
+from tofu.analysis.described import is_shipped
 from tofu.analysis.table import Row, described_name, document, row_for
 from tofu.errors import ConfigError, TofuError
 from tofu.lang.tracing import Shape
 
-__all__ = ["WHOLE", "strategy_table", "table_document"]
+__all__ = ["WHOLE", "strategy_table", "table_digest", "table_document"]
 
 # The attribute of a node that must not be split; its value is the reason.
 WHOLE = "__tofu_whole__"
+
+_KIND = "table"  # of texts in the cache of files
+_WORTH_KEEPING_S = 0.1
+_digests: weakref.WeakKeyDictionary[_core.StrategyTable, str] = weakref.WeakKeyDictionary()
+
+
+class Call(NamedTuple):
+    """A way to call an operator, with the shapes of its inputs and outputs."""
+
+    op: str
+    attrs: tuple[tuple[str, str], ...]
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+
 
 # Replaces a row, given the shapes of its operator's inputs and outputs.
 Restrict = Callable[[Row, Sequence[Shape], Sequence[Shape]], Row]
@@ -40,34 +62,88 @@ def strategy_table(
         ConfigError: a file or package that should describe operators cannot be loaded.
     """
     text, undescribed = table_document(graph, restrict)
-    return _core.StrategyTable(text, graph), undescribed
+    table = _core.StrategyTable(text, graph)
+    _digests[table] = hashlib.sha256(text.encode()).hexdigest()
+    return table, undescribed
+
+
+def table_digest(table: _core.StrategyTable) -> Optional[str]:
+    """A hash of a table that ``strategy_table`` has made, without its graph; None of others."""
+    return _digests.get(table)
 
 
 def table_document(
     graph: _core.Graph, restrict: Optional[Restrict] = None
 ) -> tuple[str, dict[str, str]]:
     """Builds the table as JSON (docs/formats.md); returns it with the operators without a row."""
-    rows: list[Optional[Row]] = []
-    undescribed: dict[str, str] = {}
-    seen: dict[Hashable, tuple[Optional[Row], str]] = {}  # equal operators share a row
+    calls, numbers = _calls(graph)
+    kept = None if restrict is not None or not _are_shipped(calls) else _key(calls, numbers)
+    text = file_cache.find(_KIND, kept) if kept is not None else None
+    if text is not None:
+        found: tuple[str, dict[str, str]] = tuple(json.loads(text))
+        return found
+    begin = time.process_time()
+    made = _made(calls, numbers, restrict)
+    if kept is not None and time.process_time() - begin >= _WORTH_KEEPING_S:
+        file_cache.keep(_KIND, kept, json.dumps(made))
+    return made
+
+
+def _calls(graph: _core.Graph) -> tuple[list[Call], list[int]]:
+    """The different calls of operators, and the number of each node's; -1 for a variable."""
+    known: dict[Call, int] = {}
+    numbers = []
     for node in graph.nodes:
-        row = None
+        number = -1
         if node.op:
-            attrs = node.attrs
             inputs, outputs = (
                 tuple(tuple(shape) for shape, _ in side) for side in (node.inputs, node.outputs)
             )
-            key = node.op, tuple(sorted(attrs.items())), inputs, outputs
-            if key not in seen:
-                seen[key] = _row_or_reason(node.op, attrs, inputs, outputs)
-            row, reason = seen[key]
-            if row is None:
-                name = described_name(node.op, attrs)[0]
-                undescribed[name] = undescribed.get(name) or reason
-            elif restrict is not None:
-                row = restrict(row, inputs, outputs)
+            call = Call(node.op, tuple(sorted(node.attrs.items())), inputs, outputs)
+            number = known.setdefault(call, len(known))
+        numbers.append(number)
+    return list(known), numbers
+
+
+def _made(
+    calls: Sequence[Call], numbers: Sequence[int], restrict: Optional[Restrict]
+) -> tuple[str, dict[str, str]]:
+    """The document, analysed."""
+    undescribed: dict[str, str] = {}
+    rows: list[Optional[Row]] = []
+    for call in calls:
+        attrs = dict(call.attrs)
+        row, reason = _row_or_reason(call.op, attrs, call.inputs, call.outputs)
+        if row is None:
+            name = described_name(call.op, attrs)[0]
+            undescribed[name] = undescribed.get(name) or reason
+        elif restrict is not None:
+            row = restrict(row, call.inputs, call.outputs)
         rows.append(row)
-    return document(rows), undescribed
+    return document(None if number < 0 else rows[number] for number in numbers), undescribed
+
+
+def _are_shipped(calls: Iterable[Call]) -> bool:
+    """Whether only tofu's own files say what these operators do."""
+    return all(
+        is_shipped(name)
+        for name in {described_name(call.op, dict(call.attrs))[0] for call in calls}
+    )
+
+
+def _key(calls: Sequence[Call], numbers: Sequence[int]) -> tuple[str, ...]:
+    return file_cache.version(), _sources(), json.dumps([numbers, calls])
+
+
+@functools.cache
+def _sources() -> str:
+    """A hash of the files that rows are made from."""
+    digest = hashlib.sha256()
+    for package in ("tofu.analysis", "tofu.lang", "tofu.tdl"):
+        for folder in importlib.import_module(package).__path__:
+            for path in sorted(Path(folder).rglob("*.py")):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _row_or_reason(

@@ -30,6 +30,7 @@ from typing import Any, Optional
 
 import click
 
+from tofu import file_cache
 from tofu.cli import operators
 from tofu.cli.calibrate import calibrate
 from tofu.cli.check import check
@@ -42,6 +43,7 @@ from tofu.cli.run import run
 from tofu.cli.show import diff, show
 from tofu.cli.simulate import simulate
 from tofu.cli.trace import trace
+from tofu.config import Config
 from tofu.errors import InternalError, TofuError
 from tofu.installation import DISTRIBUTION
 from tofu.plans import progress
@@ -55,10 +57,20 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            _tell_kept(ctx.invoked_subcommand)
+            return result
         except KeyboardInterrupt:
             progress.clear()
             raise SystemExit(INTERRUPTED) from None
+
+
+def _tell_kept(command: Optional[str]) -> None:
+    """Say that a plan is an earlier run's; `tofu run` says so where it says what it partitions."""
+    is_quiet = Config.from_environment().log_level == "quiet"
+    if "plan" in file_cache.used() and command != "run" and not is_quiet:
+        text = "tofu: an earlier run searched this plan (TOFU_CACHE=0 searches again)"
+        click.echo(text, err=True)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

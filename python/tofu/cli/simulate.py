@@ -1,36 +1,43 @@
-"""``tofu simulate``: predicts the training step of a model on a machine that is described."""
+"""``tofu simulate``: predicts a training step on a machine that is described."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, Optional
 
 import click
 
 from tofu.cli.options import (
+    Script,
     allow_replication_option,
     batch_size_option,
     check_devices,
-    check_no_module,
+    describe_option,
     fetch_option,
     format_option,
     log_option,
     objective_option,
     optimizer_option,
     search_option,
+    shape_option,
     switch_on,
+    tell_misplaced,
     workers_option,
 )
+from tofu.cli.targets import Target, check_target
 from tofu.installation import check_mxnet
+from tofu.planner.estimate import batch_of
 from tofu.planner.search import default_fetch
 from tofu.planner.search import search as search_problem
-from tofu.planner.sources import from_model
-from tofu.plans import SearchOptions
+from tofu.planner.sources import default_workers, names_model
+from tofu.plans import Problem, SearchOptions
+from tofu.plans.file import read as read_plans
 
 __all__ = ["simulate"]
 
 
-@click.command()
+@click.command(cls=Script, short_help="Predict a training step on a machine that is described.")
 @workers_option
 @click.option(
     "--machine",
@@ -39,45 +46,65 @@ __all__ = ["simulate"]
     help="A machine file (tofu calibrate writes one), or a machine that tofu ships: see "
     "docs/simulation.md.",
 )
+@click.option("--plan", metavar="PLAN", help="Simulate a plan that tofu plan --save wrote.")
 @fetch_option
 @search_option
 @allow_replication_option
 @objective_option
 @log_option
+@describe_option
 @optimizer_option
+@shape_option
 @batch_size_option
 @format_option(("text", "json"), "Tables, or the JSON document of docs/formats.md.")
-@click.argument("model", metavar="MODEL")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def simulate(
     workers: Optional[str],
     machine: str,
+    plan: Optional[str],
     optimizer: str,
+    shapes: tuple[str, ...],
     batch_size: Optional[int],
     form: str,
-    model: str,
+    target: str,
+    args: tuple[str, ...],
     **given: Any,
 ) -> None:
     """Simulate a training step on a machine.
 
-    MODEL is one that tofu models lists. The partitioned graph is the one that would run, with
-    MXNet's scheduling. Prints the step's time, what workers and links did, the critical path, and
-    the memory. Nothing runs.
+    The partitioned graph is the one that would run, with MXNet's scheduling. Prints the step's
+    time, what workers and links did, the critical path, and the memory. Nothing runs: a SCRIPT ends
+    at its first training call.
     """
-    check_no_module(model)
+    check_target("tofu simulate", target, batch_size, shapes)
+    tell_misplaced(click.get_current_context(), target, args)
     check_mxnet("tofu simulate", load=True)
-    from tofu import models
     from tofu.plans.machine_files import read_machine
     from tofu.simulate.render import render_json, render_text
 
     described = read_machine(machine)
-    network = models.find(model)
+    saved = None if plan is None else read_plans(Path(plan))
     os.environ.pop("TOFU_PLAN", None)
+    if workers is None and saved is not None:
+        workers = str(saved.workers[0])
     # Nothing runs, so there may be fewer GPUs here than workers.
     if workers is None and described.is_gpu:
         workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
-    config = switch_on(machine=machine, workers=workers, device="cpu", **given)
-    problem = from_model(network.name, batch_size=batch_size, optimizer=_update(optimizer))
-    check_devices(problem.workers, described)
+    config = switch_on(machine=machine, workers=workers, device="cpu", plan=plan, **given)
+    count = default_workers(config)
+    check_devices(count, described)
+    if saved is not None:
+        saved.check_workers(count)
+    opened = Target.open(
+        target,
+        args,
+        shapes=shapes,
+        optimizer=_update(optimizer),
+        batch_size=batch_size,
+        saved=saved,
+    )
+    problem = opened.problem(count, None)
     from tofu.simulate.simulation import simulate_plan
 
     fetch = config.fetch or default_fetch(described)
@@ -90,8 +117,14 @@ def simulate(
     searched = search_problem(problem, options, fetch=fetch)
     simulation = simulate_plan(searched.plan, described, fetch=fetch)
     render = render_json if form == "json" else render_text
-    text = render(simulation, model=network.name, batch_size=batch_size or network.batch_size)
-    click.echo(text, nl=False)
+    size = _batch_size(target, batch_size, problem)
+    click.echo(render(simulation, model=problem.name, batch_size=size), nl=False)
+
+
+def _batch_size(target: str, given: Optional[int], problem: Problem) -> int:
+    from tofu import models
+
+    return given or (models.find(target).batch_size if names_model(target) else batch_of(problem))
 
 
 def _update(optimizer: str) -> Optional[str]:

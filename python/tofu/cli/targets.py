@@ -21,6 +21,7 @@ from tofu.planner.sources import (
     names_model,
 )
 from tofu.plans import Problem
+from tofu.plans.file import PlanFile
 
 __all__ = ["Target", "check_target"]
 
@@ -48,8 +49,11 @@ class Target:
         shapes: Sequence[str] = (),
         optimizer: Optional[str] = "sgd",
         batch_size: Optional[int] = None,
+        saved: Optional[PlanFile] = None,
     ) -> Target:
         """The target of a command line; a script runs when its graph is asked for.
+
+        saved: plans of models and symbols; a script's are in TOFU_PLAN.
 
         Raises:
             ConfigError: a shape cannot be read.
@@ -58,11 +62,17 @@ class Target:
         if names_model(target):
 
             @functools.lru_cache(maxsize=1)
-            def of_model(batch: Optional[int]) -> Problem:
+            def of_model(batch: Optional[int], workers: int = 1) -> Problem:
                 return from_model(
-                    target, batch_size=batch or batch_size, optimizer=optimizer, workers=1
+                    target,
+                    batch_size=batch or batch_size,
+                    optimizer=optimizer,
+                    workers=workers,
+                    saved=saved,
                 )
 
+            if saved is not None:
+                return cls(lambda k, batch: of_model(batch, k), True)
             return cls(lambda k, batch: dataclasses.replace(of_model(batch), workers=k), True)
         if target.endswith(".json"):
             request = SymbolRequest.parse(
@@ -70,7 +80,9 @@ class Target:
                 predict=False,
             )  # fmt: skip
             check_symbol_text(request.path)
-            return cls(lambda k, batch: from_symbol(_scaled(request, batch), workers=k), True)
+            return cls(
+                lambda k, batch: from_symbol(_scaled(request, batch), workers=k, saved=saved), True
+            )
 
         @functools.cache
         def of_script() -> Problem:

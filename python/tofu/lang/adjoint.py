@@ -56,7 +56,8 @@ def adjoint(
         body = to_expr(value)
     entangled = _entangled(body)
     upstream = _untangled(
-        ir.Element(ograd.slot, ograd.name, tuple(ir.variable(n) for n in names), None), entangled
+        ir.Element(ograd.slot, ograd.name, tuple(ir.variable(n) for n in names), None, ()),
+        entangled,
     )
     return [_gradient(tensor, body, upstream, entangled) for tensor in wrt if tensor is not None]
 
@@ -141,7 +142,7 @@ def _untangled(element: ir.Element, entangled: frozenset[str]) -> ir.Element:
     dims = tuple(
         ir.WHOLE if isinstance(d, ir.Whole) or d.variables & entangled else d for d in element.dims
     )
-    return ir.Element(element.slot, element.tensor, dims, None)
+    return ir.Element(element.slot, element.tensor, dims, None, ())
 
 
 def _occurrences(expr: ir.Expr, slot: int) -> Iterator[_Occurrence]:

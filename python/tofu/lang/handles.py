@@ -7,7 +7,7 @@ shows the description and says what is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Optional, Union
 
 from tofu.lang import ir
@@ -204,7 +204,7 @@ class IndexHandle:
 class TensorHandle:
     """An input tensor. ``shape`` is known if the analysis has shapes."""
 
-    __slots__ = ("_shape", "fill", "name", "rank", "slot")
+    __slots__ = ("_shape", "beyond", "fill", "name", "rank", "slot")
 
     def __init__(
         self,
@@ -212,12 +212,14 @@ class TensorHandle:
         name: str,
         shape: Optional[KnownShape],
         fill: Optional[str] = None,
+        beyond: tuple[int, ...] = (),
     ) -> None:
         self.slot = slot
         self.name = name
         self._shape = shape
         self.rank: Optional[int] = None if shape is None else len(shape)
         self.fill = fill
+        self.beyond = beyond
 
     @property
     def shape(self) -> KnownShape:
@@ -240,9 +242,12 @@ class TensorHandle:
         """Per dimension, whether its size is 1. Raises TdlError in an analysis without shapes."""
         return self.shape.ones
 
-    def padded(self, fill: Union[int, str] = 0) -> TensorHandle:
-        """Returns the tensor padded: reads outside it give `fill` ("-inf" is allowed)."""
-        return TensorHandle(self.slot, self.name, self._shape, str(fill))
+    def padded(self, fill: Union[int, str] = 0, beyond: Sequence[int] = ()) -> TensorHandle:
+        """Returns the tensor padded: reads outside it give `fill` ("-inf" is allowed).
+
+        beyond: dimensions that have too few elements for a variable that is their whole index.
+        """
+        return TensorHandle(self.slot, self.name, self._shape, str(fill), tuple(beyond))
 
     def __getitem__(self, key: object) -> ValueHandle:
         dims: list[ir.Dim] = []
@@ -259,7 +264,8 @@ class TensorHandle:
                 f"{self.name}[{_text(key)}]",
                 "one index (or ':', for an opaque function) per dimension",
             )
-        return ValueHandle(ir.Element(self.slot, self.name, tuple(dims), self.fill))
+        element = ir.Element(self.slot, self.name, tuple(dims), self.fill, self.beyond)
+        return ValueHandle(element)
 
     def __iter__(self) -> NoReturn:
         raise fail("loop over a tensor", self.name, "index it by lambda variables")

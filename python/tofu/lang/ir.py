@@ -119,14 +119,16 @@ class IndexValue:
 class Element:
     """An element of input ``slot``, or a slice of it if some dims are whole.
 
-    Reads outside the tensor give ``fill``; None if there are no such reads.
+    Reads outside the tensor give ``fill``; None if there are no such reads. Indices other than
+    plain variables may leave the tensor then, and those of the dimensions ``beyond``.
     """
 
-    __slots__ = ("dims", "fill", "slot", "tensor")
+    __slots__ = ("beyond", "dims", "fill", "slot", "tensor")
     slot: int
     tensor: str
     dims: tuple[Dim, ...]
     fill: Optional[str]
+    beyond: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -259,7 +259,7 @@ def merge_variables(graph: Graph) -> None:
 
 
 def _before(node: Node) -> Iterator[Node]:
-    return iter([*(entry.node for entry in node.inputs), *node.control_deps])
+    return iter([entry.node for entry in node.inputs] + node.control_deps)
 
 
 def _read(data: dict[str, Any]) -> Graph:

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from tofu import _core
+from tofu import _core, file_cache
+from tofu.analysis.strategy_table import table_digest
 from tofu.errors import ConfigError, PlanError
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.machine_files import read_machine
@@ -35,12 +38,18 @@ __all__ = [
     "Frontier",
     "Searched",
     "default_fetch",
+    "is_kept",
     "plan_frontier",
     "plan_graph",
     "plan_refined",
     "search",
     "search_plan",
 ]
+
+
+_KIND = "plan"  # of texts in the cache of files
+_WORTH_KEEPING_S = 0.1
+_kept_plans: weakref.WeakSet[_core.Plan] = weakref.WeakSet()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,16 +167,25 @@ def search_plan(
         PlanError: an option does not fit the graph.
     """
     chosen = options or SearchOptions()
+    pins = _fixed(table, cuts or {}, chosen)
+    # Passes are to be seen, and times depend on a machine's file.
+    kept = None if on_pass is not None or chosen.machine else _key(table, workers, pins, chosen)
+    plan = None if kept is None else _kept_plan(table, kept)
+    if plan is not None:
+        return plan
     with _searching(table, chosen) as (model, arguments):
         plan = _core.plan(
-            table,
-            workers=workers,
-            pins=_fixed(table, cuts or {}, chosen),
-            on_pass=on_pass,
-            **arguments,
-            **chosen.arguments(),
+            table, workers=workers, pins=pins, on_pass=on_pass, **arguments, **chosen.arguments()
         )
+    is_slow = plan.search_seconds >= _WORTH_KEEPING_S
+    if kept is not None and is_slow and _stopped(plan, chosen) != "time limit":
+        file_cache.keep(_KIND, kept, plan.to_json())
     return _predicted(plan, model, chosen)
+
+
+def is_kept(plan: _core.Plan) -> bool:
+    """Whether a search of an earlier process found this plan."""
+    return plan in _kept_plans
 
 
 def default_fetch(machine: _core.Machine) -> str:
@@ -319,6 +337,27 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
 
 
 # --- calls of C++ -------------------------------------------------------------------------------
+
+
+def _key(
+    table: _core.StrategyTable, workers: int, pins: Cuts, options: SearchOptions
+) -> Optional[tuple[str, ...]]:
+    """All that a plan depends on, to find it again; None if the table is not known by a digest."""
+    digest = table_digest(table)
+    if digest is None:
+        return None
+    arguments = {key: value for key, value in options.arguments().items() if key != "time_limit_s"}
+    asked = json.dumps([workers, sorted(pins.items()), sorted(arguments.items())])
+    return file_cache.version(), table.graph.hash, digest, asked
+
+
+def _kept_plan(table: _core.StrategyTable, key: tuple[str, ...]) -> Optional[_core.Plan]:
+    text = file_cache.find(_KIND, key)
+    if text is None:
+        return None
+    plan = _core.Plan(text, table)
+    _kept_plans.add(plan)
+    return plan
 
 
 def _fixed(table: _core.StrategyTable, cuts: Cuts, options: SearchOptions) -> dict[str, list[int]]:

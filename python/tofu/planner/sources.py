@@ -18,6 +18,7 @@ from tofu.config import Config
 from tofu.errors import ConfigError, GraphError
 from tofu.installation import check_mxnet
 from tofu.plans import Problem
+from tofu.plans.file import PlanFile
 from tofu.plans.progress import stage
 
 __all__ = [
@@ -101,7 +102,11 @@ def names_model(target: str) -> bool:
 
 
 def from_symbol(
-    request: SymbolRequest, *, workers: Optional[int] = None, config: Optional[Config] = None
+    request: SymbolRequest,
+    *,
+    workers: Optional[int] = None,
+    config: Optional[Config] = None,
+    saved: Optional[PlanFile] = None,
 ) -> Problem:
     """The training graph of a saved symbol.
 
@@ -109,10 +114,11 @@ def from_symbol(
         request: the file and its options.
         workers: number of workers; None: that of a run.
         config: the settings of a run; None: those of the environment.
+        saved: plans, of which the graph's is used; None: it is searched.
 
     Raises:
         GraphError: the file is not a symbol, or MXNet finds its shapes inconsistent.
-        ConfigError: a shape is missing, or names no variable.
+        ConfigError: a shape is missing, or names no variable, or no plan is for the graph.
     """
     check_symbol_text(request.path)
     # MXNet, and with it the training graph, is loaded only for a file that may be a symbol.
@@ -126,7 +132,7 @@ def from_symbol(
             f"{request.path}: MXNet cannot load it ({_first_line(error)}); "
             "expected a symbol that MXNet 1.9 saved"
         ) from None
-    return of_symbol(symbol, request, workers=workers, config=config)
+    return of_symbol(symbol, request, workers=workers, config=config, saved=saved)
 
 
 def of_symbol(
@@ -136,6 +142,7 @@ def of_symbol(
     frozen: Sequence[str] = (),
     workers: Optional[int] = None,
     config: Optional[Config] = None,
+    saved: Optional[PlanFile] = None,
 ) -> Problem:
     """The training graph of a symbol; parameters in `frozen` get no gradients.
 
@@ -163,7 +170,7 @@ def of_symbol(
             use=GraphUse(not request.predict, count, _on_gpus(config)),
             optimizer=request.optimizer,
         )
-        return _problem(request.path.name, make_graph, count, config)
+        return _problem(request.path.name, make_graph, count, config, saved)
 
 
 def from_block(
@@ -225,11 +232,12 @@ def from_model(
     optimizer: Optional[str],
     workers: Optional[int] = None,
     config: Optional[Config] = None,
+    saved: Optional[PlanFile] = None,
 ) -> Problem:
-    """The training graph of a model of tofu.models.
+    """The training graph of a model of tofu.models; with its plan if there are saved ones.
 
     Raises:
-        ConfigError: there is no such model.
+        ConfigError: there is no such model, or no plan is for its graph.
     """
     with _making(name):
         check_mxnet(_WHO, load=True)
@@ -237,7 +245,7 @@ def from_model(
 
         built = models.build(name, batch_size)
         make_graph = built.training_graphs(optimizer=optimizer, on_gpus=_on_gpus(config))
-        return _problem(models.find(name).name, make_graph, workers, config)
+        return _problem(models.find(name).name, make_graph, workers, config, saved)
 
 
 def _making(name: str) -> AbstractContextManager[None]:
@@ -249,6 +257,7 @@ def _problem(
     make_graph: Callable[[Optional[Collection[str]]], _core.Graph],
     workers: Optional[int],
     config: Optional[Config],
+    saved: Optional[PlanFile],
 ) -> Problem:
     """The problem of a graph, which `make_graph` also makes with BatchNorms that stay whole."""
     from tofu.analysis.strategy_table import strategy_table
@@ -261,8 +270,32 @@ def _problem(
     count = workers or default_workers(config)
     # MXNet cannot bind whole BatchNorms if it copies between workers.
     if ((config or Config.from_environment()).fetch or default_fetch()) == "plain":
-        return Problem(name, prepare(None), count)
-    return Problem(name, prepare(()), count, functools.partial(refined, prepare))
+        problem = Problem(name, prepare(None), count)
+    else:
+        problem = Problem(name, prepare(()), count, functools.partial(refined, prepare))
+    if saved is None:
+        return problem
+    return dataclasses.replace(problem, saved=_saved_plan(saved, problem, prepare))
+
+
+def _saved_plan(
+    saved: PlanFile,
+    problem: Problem,
+    prepare: Callable[[Optional[Collection[str]]], _core.StrategyTable],
+) -> _core.Plan:
+    """The saved plan of a graph, or of the same graph with BatchNorms that the plan keeps whole."""
+    whole = saved.kept_whole(problem.graph.hash, problem.workers)
+    plan = saved.plan_for(problem.table, problem.workers)
+    if plan is None and whole:
+        plan = saved.plan_for(prepare(whole), problem.workers)
+    if plan is None:
+        differs = saved.difference(problem.graph) or "the file is for another graph"
+        raise ConfigError(
+            f"{saved.path}: no plan for {problem.name} over {problem.workers} workers; {differs}. "
+            "Layers, shapes, batch size and optimizer must be the same: save one with tofu plan "
+            "--save"
+        )
+    return plan
 
 
 def default_workers(config: Optional[Config] = None) -> int:

@@ -149,6 +149,17 @@ def test_a_padded_bias_is_zero_only_if_its_fill_is(fill: object, split: bool) ->
     assert ("k" in _found(padded_bias)) is split
 
 
+@pytest.mark.parametrize(("beyond", "moving"), [((), ("k",)), ((0,), ("i", "k"))])
+def test_a_variable_may_leave_a_tensor_that_ends_before_it(beyond, moving) -> None:
+    @op
+    def bordered(x):
+        inside = x.padded(0, beyond=beyond)
+        return lambda i, j: Sum(lambda k: inside[i, j + k], extent=3)
+
+    (region,) = tofu.analyze(bordered).inputs
+    assert set(region.pad_variables) == {*moving, "j"}
+
+
 def test_only_outputs_of_one_index_are_pointwise() -> None:
     @op
     def same(x):

@@ -135,3 +135,54 @@ def test_a_comparison_needs_a_device_for_each_worker() -> None:
 def test_without_a_machine_no_time_is_predicted() -> None:
     text = tofu("compare", "--workers=2", "--search=tofu", "mlp")
     assert "a step takes" not in text and "fastest" not in text
+
+
+# --- scripts, symbols and saved plans -------------------------------------------------------------
+
+SCRIPT = """
+import mxnet as mx
+from mxnet import autograd, gluon
+
+net = gluon.nn.HybridSequential(prefix="net_")
+with net.name_scope():
+    net.add(gluon.nn.Dense(64, activation="relu"), gluon.nn.BatchNorm(), gluon.nn.Dense(16))
+net.initialize()
+net.hybridize()
+trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+with autograd.record():
+    loss = net(mx.nd.ones((32, 64)))
+loss.backward()
+trainer.step(32)
+print("trained")
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("simulate") / "train.py"
+    path.write_text(SCRIPT, encoding="utf-8")
+    return path
+
+
+def test_a_script_is_simulated_without_running(script: Path) -> None:
+    text = tofu("simulate", "--workers", 2, "--machine", "p2.8xlarge", script, "--epochs", 3)
+    assert text.startswith("simulated: train.py, batch 32, 2 workers on p2.8xlarge ")
+    assert "trained" not in text
+
+
+def test_saved_plans_are_simulated(script: Path, tmp_path: Path) -> None:
+    machine = ("--machine", "p2.8xlarge", "--format", "json")
+    for target, others in ((script, ()), ("mlp", ("--batch-size", 64))):
+        path = tmp_path / f"{Path(str(target)).stem}.plan"
+        tofu("plan", "--workers", 2, "--search", "data-parallel", "--save", path, *others, target)
+        saved = json.loads(tofu("simulate", *machine, "--plan", path, *others, target))
+        again = json.loads(
+            tofu("simulate", *machine, "--workers", 2, "--search", "data-parallel", *others, target)
+        )
+        assert saved == again
+        assert saved != json.loads(tofu("simulate", *machine, "--workers", 2, *others, target))
+    wrong = ("simulate", "--machine", "p2.8xlarge", "--plan", path)
+    error = tofu(*wrong, "--workers", 4, "mlp", status=2)
+    assert f"{path}: a plan for 2 workers, but this run has 4" in error
+    error = tofu(*wrong, "--batch-size", 32, "mlp", status=2)
+    assert error.startswith(f"tofu: {path}: no plan for mlp over 2 workers; ")

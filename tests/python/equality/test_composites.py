@@ -7,6 +7,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn, rnn
 
 import tofu
+from tofu.gluon.session.session import looking
 
 STEPS = 4
 
@@ -89,12 +90,12 @@ class Classes(nn.HybridBlock):
 
 
 class Words(nn.HybridBlock):
-    """An embedding with many rows, whose columns cannot be divided."""
+    """An embedding with many rows, which do not divide, and a column that cannot be divided."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         with self.name_scope():
-            self.words, self.classes = nn.Embedding(24, 5), nn.Dense(12, flatten=False)
+            self.words, self.classes = nn.Embedding(23, 1), nn.Dense(12, flatten=False)
 
     def hybrid_forward(self, F, x, label):
         found = self.words(F.floor(F.abs(x) * 8)).sum(axis=1)
@@ -144,6 +145,15 @@ def test_a_batch_of_one_is_split_within_composites(block, workers, switched_on, 
     losses = train_one(block)
     assert f"over {workers} workers" in "".join(capsys.readouterr())
     np.testing.assert_allclose(losses, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_rows_of_an_embedding_that_do_not_divide(switched_on):
+    made = []
+    switched_on(5)
+    with looking(compiled=made.append):
+        train_one(Words)
+    (rows,) = (v.layout.boxes for name, v in made[0].variables.items() if "embedding" in name)
+    assert [box[0] for box in rows] == [(0, 5), (5, 10), (10, 15), (15, 19), (19, 23)]
 
 
 @pytest.mark.parametrize("workers", [2, 3])

@@ -10,19 +10,21 @@ import pytest
 
 from . import random_nets
 from .random_nets import judge, supervise
-from .random_nets.draw import DIVIDING, HABITS, SMOOTH, WORKERS, draw
-from .random_nets.kinds import KINDS
+from .random_nets.draw import DIVIDING, FIRST_ODD, HABITS, SMOOTH, draw
+from .random_nets.kinds import BATCHES, KINDS, ODD, WORKERS
 from .random_nets.spec import TRAINERS, Input, Node, Spec, from_text
 
 NETS, SAMPLE, CHUNK = 1000, 40, 10  # seeds: of --full, of each run, of one test
+ODD_NETS, ODD_SAMPLE = 500, 20
 
 CHUNKS = [
     pytest.param(
-        first,
-        id=f"{first}-{first + CHUNK - 1}",
-        marks=[pytest.mark.slow, *([] if first < SAMPLE else [pytest.mark.whole(rotates=False)])],
+        start + first,
+        id=f"{start + first}-{start + first + CHUNK - 1}",
+        marks=[pytest.mark.slow, *([] if first < sample else [pytest.mark.whole(rotates=False)])],
     )
-    for first in range(0, NETS, CHUNK)
+    for start, nets, sample in ((0, NETS, SAMPLE), (FIRST_ODD, ODD_NETS, ODD_SAMPLE))
+    for first in range(0, nets, CHUNK)
 ]
 
 
@@ -69,6 +71,15 @@ def test_the_nets_are_of_every_kind(full):
         assert sum(len(several(spec)) > 1 for spec in specs) > count / 10
     for found in (lambda n: n.shares is not None, lambda n: n.frozen):
         assert sum(any(map(found, spec.nodes)) for spec in specs) > count / 10
+
+
+def test_odd_nets(full):
+    specs = [draw(FIRST_ODD + seed) for seed in range(ODD_NETS if full else 40)]
+    assert {spec.workers for spec in specs} == set(ODD[WORKERS])
+    assert {spec.batches[0] for spec in specs} == set(ODD[BATCHES])
+    assert {spec.dtype for spec in specs} == {"float32", "float64"}
+    assert any(spec.batches[-1] < spec.batches[0] for spec in specs)
+    assert len({habit for spec in specs for habit in spec.habits}) > 6
 
 
 def test_a_seed_stands_for_one_net():
@@ -138,6 +149,15 @@ def test_finds_a_wrong_update(monkeypatch):
     record = judge.attempt(0, lambda: spec)
     assert record["status"] == "unequal"
     assert "update 1 of dense0.weight" in record["reason"]
+
+
+@pytest.mark.parametrize("fetch", ["plain", "multifetch"])
+def test_finds_bytes_that_the_plan_does_not_count(fetch, monkeypatch):
+    original = judge.expected_bytes
+    monkeypatch.setattr(judge, "expected_bytes", lambda compiled: original(compiled) - 4)
+    record = judge.attempt(0, lambda: dataclasses.replace(SMALL, fetch=fetch))
+    assert record["status"] == "unequal"
+    assert "bytes from each other, the plan says" in record["reason"]
 
 
 def test_finds_what_raises(monkeypatch):

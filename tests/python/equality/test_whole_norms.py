@@ -113,6 +113,47 @@ def test_whole_norms(name, workers, twice, dtype):
         )
 
 
+class Lines(nn.HybridBlock):
+    """The means of normalized lines."""
+
+    def __init__(self, norm):
+        super().__init__(prefix="net_")
+        with self.name_scope():
+            self.norm, self.pool = norm, nn.GlobalAvgPool1D()
+
+    def hybrid_forward(self, F, x):
+        return self.pool(self.norm(x))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_a_worker_with_one_channel_of_lines(dtype):
+    """MXNet's gradient fails ("!is_view") where oneDNN pads a few channels to eight."""
+
+    def train():
+        net = Lines(nn.BatchNorm(in_channels=8, prefix="norm_"))
+        net.initialize(Drawn())
+        net.cast(dtype)
+        net.hybridize()
+        x = mx.nd.array(np.random.RandomState(1).normal(size=(5, 8, 8)), dtype=dtype)
+        x.attach_grad()
+        with autograd.record():
+            loss = net(x).square().sum()
+        loss.backward()
+        trained = [net.norm.gamma, net.norm.beta]
+        return [each.asnumpy() for each in (loss, x.grad, *(each.grad() for each in trained))]
+
+    expected, made = train(), []
+    tofu.enable(workers=8, device="cpu", log="quiet", strict=True)
+    try:
+        with looking(compiled=made.append):
+            found = train()
+    finally:
+        tofu.disable()
+    assert operators(made[0]) == BATCH_NORMS
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype])
+
+
 def test_a_norm_of_an_operators_second_output():
     """The plan knows that tensor by another name than the operator's."""
     parts = mx.sym.split(mx.sym.var("x"), num_outputs=2, axis=1, name="split0")

@@ -12,6 +12,7 @@ import tofu.gluon
 from tofu.gluon.session.messages import TofuWarning
 from tofu.gluon.training.parameter import is_tiled
 
+from . import numpy_nets
 from .models import plainly
 from .numpy_nets import NETS
 
@@ -81,6 +82,22 @@ def assert_equal(found, expected, tolerance=1e-5, what=""):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", NETS)
 def test_nets(name, dtype, workers):
+    check(name, dtype, workers)
+
+
+@pytest.mark.parametrize(
+    "workers", [7, *(pytest.param(each, marks=pytest.mark.whole) for each in (2, 3, 5, 6))]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", NETS)
+def test_nets_of_odd_sizes(name, dtype, workers, monkeypatch):
+    for size, value in {"BATCH": 15, "CLASSES": 7, "WORDS": 13, "STEPS": 5, "HIDDEN": 10}.items():
+        monkeypatch.setattr(numpy_nets, size, value)
+    check(name, dtype, workers)
+
+
+def check(name, dtype, workers):
+    """Train partitioned and plainly, and compare."""
     tofu.gluon.enable(workers=workers, device="cpu", log="quiet")
     found, tiled = train(name, dtype)
     assert tiled

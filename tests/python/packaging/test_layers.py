@@ -115,6 +115,7 @@ OPEN = [
     "tofu.boxes",
     "tofu.tables",
     "tofu._core",
+    "tofu.file_cache",
 ]
 VERIFY = [f"tofu.verify.{name}" for name in ("calls", "run", "find", "check", "inventory")]
 # The entry points: ``python -m tofu``, and the package's lazy names.

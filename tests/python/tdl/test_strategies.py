@@ -1,11 +1,14 @@
 """Every strategy of every described operator, on the real operator.
 
 Runs each operator whole, and then in parts exactly as its row of the strategy table says:
-each variable alone in 2 and 3 parts, neighbours together, and unsplit on the row's own
-regions. Concatenated or reduced, the parts must equal the whole.
+each variable alone in 2 and 3 parts, neighbours together, in unequal pieces (one of each case, or
+all with ``--full``), and unsplit on the row's own regions. Concatenated or reduced, the parts must
+equal the whole.
 """
 
 from __future__ import annotations
+
+import zlib
 
 import pytest
 
@@ -13,29 +16,34 @@ pytest.importorskip("mxnet")
 
 import tofu.tdl  # noqa: F401 registers the descriptions
 from tofu.analysis import row_for
+from tofu.analysis.apply_row import Split
 from tofu.lang import registered
 from tofu.lang.example_calls import Case
 from tofu.verify.calls.operator_calls import NOT_RUN, shipped_cases
+from tofu.verify.check.operator import unequal_pieces
 from tofu.verify.run.by_parts import Run
 
 SEED = 20190325
 
 
-def _splits(run: Run) -> list[list[tuple[int, int]]]:
+def _splits(run: Run, full: bool) -> list[list[Split]]:
     splittable = run.row["splittable"]
+    unequal = [[(v, sizes)] for v in splittable for sizes in unequal_pieces(run.extent(v))]
+    if unequal and not full:
+        unequal = [unequal[zlib.crc32(run.case.name.encode()) % len(unequal)]]
     alone = [[(v, p)] for v in splittable for p in (2, 3) if run.extent(v) % p == 0]
     even = [v for v in splittable if run.extent(v) % 2 == 0]
     together = [[(a, 2), (b, 2)] for a, b in zip(even, even[1:])]
-    return [[], *alone, *together]
+    return [[], *alone, *together, *unequal]
 
 
 @pytest.mark.parametrize("case", shipped_cases(), ids=lambda case: case.name)
-def test_parts_make_the_whole(case: Case) -> None:
+def test_parts_make_the_whole(case: Case, full: bool) -> None:
     run = Run(case, SEED)
     if case.expect is not None:
         found = run.names(run.row["splittable"])
         assert sorted(found) == sorted(case.expect.split()), str(run.row)
-    for splits in _splits(run):
+    for splits in _splits(run, full):
         run.check(splits)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from tofu.errors import ConfigError
 from tofu.planner.compile_plan import Compiled
+from tofu.planner.search import is_kept
 from tofu.plans import progress
 from tofu.plans.names import is_pattern, near_text, readable
 from tofu.plans.plan import format_bytes, undescribed_text
@@ -104,6 +105,7 @@ class Partitioned(NamedTuple):
         memory_bytes: bytes that a worker holds, an estimate.
         serial_bytes: what one device would hold, counted alike.
         search_seconds: from graph to plan.
+        is_kept: whether an earlier run searched it.
         plan_file: the file of the saved plan that was used instead of a search, or None.
     """
 
@@ -114,6 +116,7 @@ class Partitioned(NamedTuple):
     memory_bytes: int
     serial_bytes: int
     search_seconds: float
+    is_kept: bool
     plan_file: Optional[Path] = None
 
 
@@ -181,6 +184,7 @@ def partitioned(
         plan.memory_bytes,
         serial_bytes,
         plan.search_seconds,
+        is_kept(plan),
         plan_file,
     )
     if _log.isEnabledFor(logging.DEBUG):  # a graph's hash takes a moment
@@ -264,8 +268,11 @@ def _found_by(blocks: Sequence[Partitioned]) -> str:
     """The origin of plans: a file, a search, or both."""
     files = dict.fromkeys(str(each.plan_file) for each in blocks if each.plan_file)
     origins = [f"plan {path}" for path in files]
-    if any(each.plan_file is None for each in blocks):
-        seconds = sum(each.search_seconds for each in blocks if each.plan_file is None)
+    searched = [each for each in blocks if each.plan_file is None]
+    if any(each.is_kept for each in searched):
+        origins.append("plan of an earlier run (TOFU_CACHE=0 searches again)")
+    if not all(each.is_kept for each in searched):
+        seconds = sum(each.search_seconds for each in searched if not each.is_kept)
         origins.append(f"search {seconds:.2f} s")
     return ", ".join(origins)
 

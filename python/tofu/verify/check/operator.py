@@ -11,6 +11,7 @@ import mxnet as mx
 import numpy as np
 
 from tofu.analysis.apply_row import Split
+from tofu.boxes import piece
 from tofu.config import Config
 from tofu.errors import TdlError, TofuError
 from tofu.lang import lookup
@@ -20,7 +21,15 @@ from tofu.verify.find.missing import missing_ways
 from tofu.verify.find.omitted_splits import EXPLAINED
 from tofu.verify.run.by_parts import MismatchError, Run
 
-__all__ = ["SEARCH", "Finding", "Verdict", "check_operator", "described_in", "splits_of"]
+__all__ = [
+    "SEARCH",
+    "Finding",
+    "Verdict",
+    "check_operator",
+    "described_in",
+    "splits_of",
+    "unequal_pieces",
+]
 
 _DTYPES = ("float32", "float16", "float64", "int32", "int64", "int8", "uint8", "bool")
 _WHOLE_NUMBERS = [t for t in _DTYPES if np.dtype(t).kind != "f"]
@@ -30,6 +39,7 @@ _DTYPE_CASES = 1
 _SEARCH_CASES = 2
 # A quick check: numbers of cases, random calls and types of an operator; no search.
 _QUICK_CASES, _QUICK_DRAWS, _QUICK_DTYPES = 3, 1, ("float32", "int32")
+_MOST_PARTS = 7
 _MANY = (30, 40, 45, 60)  # sizes large enough to compare distributions
 
 
@@ -95,7 +105,10 @@ def check_operator(
 
 
 def splits_of(run: Run, rng: np.random.Generator) -> Iterator[list[Split]]:
-    """Splits to try: none, each variable in equal and unequal parts, pairs of neighbours."""
+    """Splits to try: none, each variable in equal and unequal parts, pairs of neighbours.
+
+    Unequal parts are those that plans have, and others.
+    """
     yield []
     splittable = run.row["splittable"]
     for var in splittable:
@@ -103,6 +116,8 @@ def splits_of(run: Run, rng: np.random.Generator) -> Iterator[list[Split]]:
         for parts in (2, 3):
             if extent % parts == 0:
                 yield [(var, parts)]
+        for sizes in unequal_pieces(extent):
+            yield [(var, sizes)]
         if extent > 2:
             yield [(var, _uneven(extent, rng))]
     for a, b in zip(splittable, splittable[1:]):
@@ -114,6 +129,23 @@ def _once(run: Run) -> Iterator[list[Split]]:
     for var in run.row["splittable"]:
         if run.extent(var) > 1:
             yield [(var, _halves(run.extent(var)))]
+
+
+def unequal_pieces(extent: int) -> list[tuple[int, ...]]:
+    """Ways to cut as a plan's step does: one piece is larger, one smaller, or all have 1 or 2.
+
+    >>> unequal_pieces(7)
+    [(2, 2, 2, 1), (2, 1, 1, 1, 1, 1), (1, 1, 1, 1, 1, 1, 1)]
+    """
+    left = {parts: extent % parts for parts in range(2, min(extent, _MOST_PARTS) + 1)}
+    larger = [parts for parts, rest in left.items() if rest == 1]
+    smaller = [parts for parts, rest in left.items() if rest == parts - 1]
+    tiny = [parts for parts in (extent - 1, extent) if 3 < parts <= _MOST_PARTS]
+    counts = sorted({*larger[-1:], *smaller[-1:], *tiny})
+    return [
+        tuple(end - begin for begin, end in (piece((0, extent), parts, k) for k in range(parts)))
+        for parts in counts
+    ]
 
 
 def _uneven(extent: int, rng: np.random.Generator) -> tuple[int, ...]:

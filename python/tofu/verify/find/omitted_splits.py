@@ -12,7 +12,6 @@ _UNREAD = "this call never reads an input's values, so cutting it along any equa
 
 # operator -> why its other working splits are not strategies.
 EXPLAINED: Mapping[str, str] = {
-    "IdentityAttachKLSparseReg": "only the gradient reads the moving average",
     "SoftmaxActivation": (
         "documented to normalize whole instances; on CPUs MXNet normalizes line by line"
     ),
@@ -28,7 +27,6 @@ EXPLAINED: Mapping[str, str] = {
         "its gradient needs a workspace packed over all channels; tofu.mx lowers both"
     ),
     "_contrib_BilinearResize2D": f"{_SHAPE_ONLY}; an image is resized to its own size element-wise",
-    "_contrib_MultiBoxTarget": "class predictions are read only to mine negatives",
     "_contrib_quantized_flatten": "only the first of the dimensions that become one could be cut",
     "_contrib_quantized_fully_connected": (
         "without a bias, workers could add 32-bit integers; batch and units already divide it"
@@ -38,5 +36,4 @@ EXPLAINED: Mapping[str, str] = {
     "amp_multicast": "tensors of equal size are split together, which leaves none of them whole",
     "scatter_nd": "values at one position overwrite each other, so the parts are a sum by chance",
     "size_array": "a size is the sum of the parts' sizes; only the shape is read",
-    "slice_like": _SHAPE_ONLY,
 }

@@ -22,6 +22,10 @@ from typing import Any, Callable
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
+from mxnet.gluon import rnn
+
+from tofu.config import graph_pass
+from tofu.gluon.session.autograd_hooks import in_graph
 
 __all__ = ["GRAPHS", "KINDS", "OWN", "RANDOM", "ROUNDED", "STEPS", "Recorder", "main", "run_script"]
 
@@ -123,11 +127,20 @@ class Recorder:
             self._cast.add(id(block))
             block.cast(self._dtype)
         return [
-            arg.astype(self._dtype)
+            self._in_type(arg, needs_gradient=_has_recurrent_layer(block))
             if isinstance(arg, mx.nd.NDArray) and arg.dtype == np.float32
             else arg
             for arg in args
         ]
+
+    def _in_type(self, array: Any, *, needs_gradient: bool) -> Any:
+        converted = array.astype(self._dtype)
+        # In float64, MXNet's recurrent operator leaves the gradients of all layers but the last
+        # undefined where nothing needs that of its data. Partitioned, it is unrolled.
+        is_plain = graph_pass() is None and autograd.is_recording()
+        if needs_gradient and is_plain and not in_graph(array):
+            converted.attach_grad()
+        return converted
 
     def _update(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -149,6 +162,13 @@ class Recorder:
             return result
 
         return update
+
+
+def _has_recurrent_layer(block: Any) -> bool:
+    """Whether the block is, or has somewhere in it, one of Gluon's fused recurrent layers."""
+    return isinstance(block, rnn.rnn_layer._RNNLayer) or any(
+        map(_has_recurrent_layer, block._children.values())
+    )
 
 
 def _rounded(argument: Any) -> Any:

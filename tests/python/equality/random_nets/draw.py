@@ -10,11 +10,23 @@ from typing import Optional
 import mxnet as mx
 
 from .build import Net
-from .kinds import KINDS, Kind, Shape
+from .kinds import (
+    BATCHES,
+    CHANNELS,
+    FEATURES,
+    KINDS,
+    LENGTHS,
+    ODD,
+    SIDES,
+    WORDS,
+    WORKERS,
+    Kind,
+    OddSizes,
+    Shape,
+)
 from .spec import TRAINERS, Input, Node, Spec
 
-WORKERS = (2, 3, 4, 6, 8)
-BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 8, 12, 12)
+FIRST_ODD = 10_000  # seeds from here on draw odd sizes, and numbers of workers that do not divide
 MAX_ELEMENTS = 3000  # of one example of a value
 # Optimizers that divide by no gradient's size: a gradient that is 0 in truth stays harmless.
 SMOOTH = {
@@ -71,17 +83,16 @@ class _Drawer:
             made = like
         elif domain == "image":
             rank = rng.choice((1, 2, 2, 2, 3))
-            most = {1: 16, 2: 10, 3: 6}[rank]
-            space = [rng.randint(2, most) for _ in range(rank)]
+            space = [rng.choice(SIDES[rank]) for _ in range(rank)]
             if rng.random() < 0.5:
                 space = [space[0]] * rank
-            made = Input((rng.choice((1, 2, 3, 4, 5, 6, 8)), *space))
+            made = Input((rng.choice(CHANNELS), *space))
         elif domain == "sequence":
-            made = Input((rng.randint(1, 7), rng.choice((1, 2, 3, 4, 5, 6, 8))))
+            made = Input((rng.choice(LENGTHS), rng.choice(CHANNELS)))
         elif domain == "tokens":
-            made = Input((rng.randint(1, 7),), words=rng.choice((5, 7, 8, 12, 24)))
+            made = Input((rng.choice(LENGTHS),), words=rng.choice(WORDS))
         else:
-            made = Input((rng.randint(1, 16),))
+            made = Input((rng.choice(FEATURES),))
         self.inputs.append(made)
         self.shapes.append((self.batch, *made.shape))
         self.domains.append(domain)
@@ -191,7 +202,7 @@ class _Drawer:
 
 def draw(seed: int) -> Spec:
     """The net and the script of a seed."""
-    rng = random.Random(f"net {seed}")
+    rng = (OddSizes if seed >= FIRST_ODD else random.Random)(f"net {seed}")
     drawer = _Drawer(rng, rng.choice(BATCHES))
     domains = ("image", "image", "image", "sequence", "sequence", "tokens", "flat")
     count = rng.choice((1, 1, 1, 2, 2, 3))
@@ -247,6 +258,7 @@ def _script(rng: random.Random, seed: int, drawer: _Drawer, outputs: list[int]) 
     steps = rng.choice((2, 2, 3))
     last = rng.choice((drawer.batch,) * 3 + (max(1, drawer.batch - 1),))
     static = rng.random() < 0.3
+    workers = ODD[WORKERS] if seed >= FIRST_ODD else WORKERS
     habits = tuple(h for h in HABITS if rng.random() < 0.15)
     # Drawn by itself, so that the nets stay what they were before there was this habit.
     if random.Random(f"trainers {seed}").random() < 0.15:
@@ -259,7 +271,7 @@ def _script(rng: random.Random, seed: int, drawer: _Drawer, outputs: list[int]) 
         optimizer=(name, rng.choice(optimizers[name])),
         dtype=dtype,
         batches=(drawer.batch,) * (steps - 1) + (last,),
-        workers=WORKERS[seed % len(WORKERS)],
+        workers=workers[seed % len(workers)],
         fetch="plain" if rng.random() < 0.1 else "multifetch",
         hybridize={"static_alloc": True, "static_shape": rng.random() < 0.5} if static else {},
         habits=habits,

@@ -28,6 +28,7 @@ import numpy as np
 import tofu
 from tofu.gluon.session.session import looking
 
+from ..moved_bytes import expected_bytes, moved_bytes
 from . import train as script
 from .draw import SMOOTH
 from .spec import Spec
@@ -87,6 +88,8 @@ def compare(spec: Spec, ran_serially: Callable[[], None] = lambda: None) -> dict
         tofu.disable()
     if not compiled:
         raise UnequalError("nothing was partitioned")
+    for each in compiled:
+        check_bytes(each)
     check = check_exact if spec.dtype == "float64" else check_rounded
     serially = [serial.values]
     try:
@@ -100,6 +103,19 @@ def compare(spec: Spec, ran_serially: Callable[[], None] = lambda: None) -> dict
         check_updates(spec, found)
     texts = {str(w.message).partition("\n")[0] for w in seen if "tofu" in str(w.message)}
     return {"error": error, "warnings": sorted(texts), "programs": len(compiled)}
+
+
+def check_bytes(compiled: Any) -> None:
+    """Raise UnequalError unless workers read as many bytes from each other as the plan says.
+
+    They read less where the plan has copies of a tensor that nobody reads, and where MXNet copies:
+    an array once for all nodes of a worker, which the plan counts for each.
+    """
+    moved, expected = moved_bytes(compiled), expected_bytes(compiled)
+    tensors = compiled.plan.tensors
+    may_be_less = compiled.fetch != "multifetch" or any(-1 in each.cuts for each in tensors)
+    if moved > expected or (moved < expected and not may_be_less):
+        raise UnequalError(f"workers read {moved} bytes from each other, the plan says {expected}")
 
 
 def check_exact(found: Arrays, serial: list[Arrays], expected: Arrays) -> float:

@@ -118,4 +118,35 @@ def divisors(number: int) -> list[int]:
 
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 8, 12, 12, 13, 16, 24)
+CHANNELS = (1, 2, 3, 4, 5, 6, 8)
+HIDDEN = (2, 3, 4, 5, 6, 8, 12)
+WORDS = (5, 7, 8, 12, 24)
+LENGTHS = tuple(range(1, 8))
+FEATURES = tuple(range(1, 17))
+# The sides of images, by the number of their dimensions.
+SIDES = {1: tuple(range(2, 17)), 2: tuple(range(2, 11)), 3: tuple(range(2, 7))}
+BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 8, 12, 12)
+WORKERS = (2, 3, 4, 6, 8)
+ODD = {
+    WIDTHS: (3, 5, 5, 7, 7, 9, 9, 11, 13, 13, 17, 255),
+    CHANNELS: (3, 5, 7, 9, 13),
+    HIDDEN: (5, 7, 9, 13),
+    WORDS: (5, 7, 13, 29, 255),
+    LENGTHS: (3, 5, 7, 9),
+    FEATURES: (5, 7, 9, 13, 255),
+    SIDES[1]: (5, 7, 9, 13),
+    SIDES[2]: (5, 7, 9, 13),
+    SIDES[3]: (3, 5, 7),
+    BATCHES: (7, 10, 15),
+    WORKERS: (2, 3, 5, 6, 7),
+}
+
+
+class OddSizes(random.Random):
+    """A generator that takes odd sizes where another one takes any."""
+
+    def choice(self, seq: Any) -> Any:
+        return super().choice(ODD.get(seq, seq) if isinstance(seq, tuple) else seq)
+
+
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "softrelu", "softsign")

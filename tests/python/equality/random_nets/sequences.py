@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from mxnet.gluon import nn, rnn
 
-from .kinds import WIDTHS, Function, Weighted, choose, divisors, kind
+from .kinds import HIDDEN, WIDTHS, Function, Weighted, choose, divisors, kind
 
 FUSED = {"rnn": rnn.RNN, "lstm": rnn.LSTM, "gru": rnn.GRU}
 CELLS = {"rnn": rnn.RNNCell, "lstm": rnn.LSTMCell, "gru": rnn.GRUCell}
 STATES = {"rnn": 1, "lstm": 2, "gru": 1}
-HIDDEN = (2, 3, 4, 5, 6, 8, 12)
 
 
 @kind("tokens", "sequence", lambda rng, shape, words: {"words": words, **choose(rng, units=WIDTHS)})

@@ -116,11 +116,12 @@ def test_what_softmax_output_says_otherwise_stays_whole():
 
 
 @pytest.mark.parametrize("tokens", ["float32", "int32", "int64"])
-@pytest.mark.parametrize("workers", [2, 3, 4])
-def test_embedding_block_by_block(tokens, workers):
-    symbol = sym.Embedding(sym.var("data"), sym.var("w"), input_dim=12, output_dim=5)
-    inputs = {"data": mx.nd.array([[0, 11, 4], [3, 4, 7]], dtype=tokens)}
-    parameters = {"w": random((12, 5), "float32")}
+@pytest.mark.parametrize("rows", [12, 13, 23])
+@pytest.mark.parametrize(("workers", "size"), [(2, 3), (3, 1), (4, 5), (5, 3)])
+def test_embedding_block_by_block(tokens, rows, workers, size):
+    symbol = sym.Embedding(sym.var("data"), sym.var("w"), input_dim=rows, output_dim=size)
+    inputs = {"data": mx.nd.array([[0, rows - 1, 4], [3, 4, 7]], dtype=tokens)}
+    parameters = {"w": random((rows, size), "float32")}
     assert_equal(symbol, inputs, parameters, workers=workers, tolerance=1e-6)
     found = operators(symbol, inputs, parameters, workers=workers)
     assert "take" in found and "Embedding" not in found
@@ -130,9 +131,11 @@ def test_embedding_block_by_block(tokens, workers):
     ("tokens", "rows", "size", "blocks"),
     [
         (3, 12, 6, False),  # enough columns for all workers
-        (3, 11, 5, False),  # rows that do not divide
-        (12, 12, 5, False),  # reading all rows is no more than was looked up
-        (3, 12, 5, True),
+        (3, 12, 5, False),  # the same, in unequal parts
+        (12, 12, 3, False),  # reading all rows is no more than was looked up
+        (3, 12, 3, True),
+        (3, 11, 3, True),  # rows that do not divide
+        (1, 3, 1, False),  # rows whose parts would be too unequal
     ],
 )
 def test_rows_of_an_embedding_are_shared_where_that_helps(tokens, rows, size, blocks):

@@ -64,6 +64,36 @@ def test_float64_converts_blocks_and_inputs():
     assert {array.dtype for array in recorder.arrays.values()} == {np.dtype("float64")}
 
 
+def test_lower_recurrent_layers_have_gradients_in_float64():
+    """MXNet leaves them undefined where nothing needs the gradient of the data."""
+
+    def step(net, trainer, data):
+        with autograd.record():
+            loss = (net(data) ** 2).sum()
+        loss.backward()
+        trainer.step(1)
+
+    gradients = []
+    for dtype in ("float32", "float64"):
+        mx.random.seed(2)
+        net = gluon.nn.HybridSequential(prefix="net_")
+        with net.name_scope():
+            net.add(gluon.rnn.LSTM(6, 2, input_size=5), gluon.nn.Dense(3, in_units=18))
+        net.initialize(mx.init.Xavier(magnitude=24))
+        net.hybridize()
+        trainer = gluon.Trainer(net.collect_params(), "sgd")
+        recorder = record.Recorder(1, dtype)
+        restore = recorder.patch()
+        try:
+            with pytest.raises(record._Ended):
+                step(net, trainer, mx.nd.random.normal(shape=(4, 3, 5)))
+        finally:
+            restore()
+        gradients.append(recorder.arrays["1/gradient/net_lstm0_l0_h2h_weight"])
+    np.testing.assert_allclose(*gradients, rtol=1e-3, atol=1e-6)
+    assert np.abs(gradients[0]).max() > 1e-4
+
+
 def test_dropout_keeps_every_value():
     found = []
     for _ in range(2):

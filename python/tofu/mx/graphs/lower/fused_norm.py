@@ -8,12 +8,13 @@ numbers of its own in their place, and the new running statistics are computed f
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Collection
 from typing import Callable, Optional, Union
 
 from tofu import _core
 from tofu.dtypes import dtype_name
-from tofu.mx.nnvm import Entry, Node
+from tofu.mx.nnvm import Entry, Node, Shape
 
 from .registry import Builder, flag
 
@@ -29,27 +30,36 @@ __all__ = [
 
 # Marks the sum that a BatchNorm in parts takes over batch and space, with the BatchNorm's name.
 STATISTICS = "__tofu_statistics__"
+_SINGLE = 0
 _KEPT = ("eps", "momentum", "axis", "cudnn_off")
 
 
-def forward(node: Node, build: Builder) -> Node:
-    """MXNet's operator on the batch's statistics: the output, their mean and 1 / deviation."""
+def forward(node: Node, build: Builder) -> tuple[Entry, Entry, Entry, Node]:
+    """MXNet's operator on the batch's statistics: the output, their mean, 1 / deviation, itself."""
     data, gamma, beta, *_ = node.inputs
     scratch = _scratch(gamma, build), _scratch(gamma, build)
-    fused = build.op("BatchNorm", data, _gamma(node, build), beta, *scratch, **_attributes(node))
-    fused.node.num_outputs = 3
-    return fused.node
+    attributes, shape, image = _attributes(node), data.shape, _image_shape(node, data)
+    if image != shape:
+        data, attributes["axis"] = build.reshape(data, image), "1"
+    fused = build.op("BatchNorm", data, _gamma(node, build), beta, *scratch, **attributes).node
+    fused.num_outputs = 3
+    out = Entry(fused) if image == shape else build.reshape(Entry(fused), shape)
+    return out, Entry(fused, 1), Entry(fused, 2), fused
 
 
-def backward(node: Node, fused: Node, build: Builder) -> Node:
+def backward(node: Node, fused: Node, build: Builder) -> tuple[Entry, Entry, Entry]:
     """MXNet's gradients of data, gamma and beta."""
-    gamma = node.inputs[4]
+    gradient, data, gamma = node.inputs[0], node.inputs[3], node.inputs[4]
+    shape, image = data.shape, _image_shape(node, data)
+    if image != shape:
+        gradient = build.reshape(gradient, image)
     scratch = _scratch(gamma, build), _scratch(gamma, build)
-    inputs = node.inputs[0], Entry(fused, 1), Entry(fused, 2), *fused.inputs[:3], *scratch
+    inputs = gradient, Entry(fused, 1), Entry(fused, 2), *fused.inputs[:3], *scratch
     gradients = build.op("_backward_BatchNorm", *inputs, **fused.attrs).node
     gradients.num_outputs = 3
     gradients.control_deps = [fused]
-    return gradients
+    by_data = Entry(gradients) if image == shape else build.reshape(Entry(gradients), shape)
+    return by_data, Entry(gradients, 1), Entry(gradients, 2)
 
 
 def predict(node: Node, build: Builder) -> Node:
@@ -97,6 +107,19 @@ def kept_whole(before: _core.Graph, after: _core.Graph) -> frozenset[str]:
 def _in_parts(graph: _core.Graph) -> frozenset[str]:
     norms = (node.attrs.get(STATISTICS) for node in graph.nodes)
     return frozenset(norm for norm in norms if norm is not None)
+
+
+def _image_shape(node: Node, data: Entry) -> Shape:
+    """The shape of the data as an image with channels in dimension 1.
+
+    MXNet's gradient makes an image of single precision by itself, and fails where oneDNN has
+    left the data, or the head gradient, in a layout of its own ("!is_view").
+    """
+    shape = data.shape
+    axis = int(node.attrs.get("axis", 1)) % len(shape)
+    if data.dtype != _SINGLE or (len(shape), axis) == (4, 1):
+        return shape
+    return math.prod(shape[:axis]), shape[axis], 1, math.prod(shape[axis + 1 :])
 
 
 def _attributes(node: Node) -> dict[str, Union[str, bool, None]]:

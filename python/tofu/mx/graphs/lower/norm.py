@@ -260,9 +260,8 @@ class _PerChannel:
 
 
 def _fused_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
-    fused = fused_norm.forward(node, build)
-    out, mean, inverse_std = (Entry(fused, output) for output in range(3))
-    build.shared[node] = (out,)
+    out, mean, inverse_std, fused = fused_norm.forward(node, build)
+    build.shared[node] = (Entry(fused),)
     if build.updates_statistics:
         squares = build.op("reciprocal", build.op("square", inverse_std))
         variance = build.op("_plus_scalar", squares, scalar=-number(node, "eps", _EPS))
@@ -271,12 +270,11 @@ def _fused_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
 
 
 def _fused_gradients(node: Node, fused: Node, build: Builder) -> Sequence[Entry]:
-    gradients = fused_norm.backward(node, fused, build)
+    by_data, by_gamma, by_beta = fused_norm.backward(node, fused, build)
     gamma = node.inputs[4]
-    by_gamma = Entry(gradients, 1)
     if flag(node, "fix_gamma", default=True):
         by_gamma = build.zeros(gamma.shape, dtype_name(gamma.dtype))
-    return [Entry(gradients), by_gamma, Entry(gradients, 2)]
+    return [by_data, by_gamma, by_beta]
 
 
 def _plain_batch_norm(node: Node, build: Builder, **attrs: str) -> Node:

@@ -374,21 +374,22 @@ def _rows_are_shared(node: Node, workers: int) -> bool:
     They divide its columns if possible. Otherwise they could divide the batch, but then every
     worker reads all rows, which costs more if there are more rows than lookups.
     """
-    data, weight = (entry.shape for entry in node.inputs)
-    left = workers // math.gcd(workers, weight[1])
-    return math.gcd(left, weight[0]) > 1 and weight[0] > math.prod(data)
+    data, (rows, size) = (entry.shape for entry in node.inputs)
+    idle = _idle(_prime_factors(workers), size)
+    return rows > math.prod(data) and any(cuts_evenly(rows, parts) for parts in idle)
 
 
 @STAGES.lowering("Embedding", reason="reads all rows of its weight", where=_rows_are_shared)
 def embedding(node: Node, build: Builder) -> Sequence[Entry]:
     """The sum over blocks of rows of a lookup in each; a block gives zeros for others' rows.
 
-    Numbers out of range are clipped to the first or last row, as MXNet documents.
+    Numbers out of range are clipped to the first or last row, as MXNet documents. Where rows do
+    not divide, the last block ends with rows of zeros, which nobody looks up.
     """
     data, weight = node.inputs
     rows, size = weight.shape
-    blocks = math.gcd(build.workers, rows)
-    height, count = rows // blocks, math.prod(data.shape)
+    blocks = build.workers // math.prod(_idle(_prime_factors(build.workers), rows))
+    height, count = -(-rows // blocks), math.prod(data.shape)
     with build.stage("tokens"):
         token = build.op("Cast", build.op("BlockGrad", data), dtype="int32")
         token = build.op("clip", build.reshape(token, (count,)), a_min=0, a_max=rows - 1)
@@ -399,6 +400,9 @@ def embedding(node: Node, build: Builder) -> Sequence[Entry]:
         here = build.op("broadcast_equal", first, starts)
         here = build.op("Cast", here, dtype=dtype_name(weight.dtype))
     with build.stage("rows"):
+        if height * blocks > rows:
+            border = f"((0, {height * blocks - rows}), (0, 0))"
+            weight = build.op("_npi_pad", weight, pad_width=border, mode="constant")
         parts = build.reshape(weight, (blocks, height, size))
         found = build.op("take", parts, within, axis=1, mode="clip")
         found = build.op("broadcast_mul", found, here)
