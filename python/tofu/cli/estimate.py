@@ -81,8 +81,7 @@ _NOT_OF_MODULES = ("workers", "memory", "recompute", "device", "shapes", "batch_
 @click.option(
     "--optimizer",
     type=click.Choice(tuple(OPTIMIZERS)),
-    default="sgd",
-    show_default=True,
+    show_default="that of a script's Trainer, else sgd",
     help="The one that has to fit.",
 )
 @click.option(
@@ -102,7 +101,7 @@ def estimate_command(
     meshes: tuple[str, ...],
     gpu_memory: Optional[str],
     memory: str,
-    optimizer: str,
+    optimizer: Optional[str],
     recompute: str,
     shapes: tuple[str, ...],
     batch_size: Optional[int],
@@ -124,7 +123,8 @@ def estimate_command(
         check_options(click.get_current_context(), _NOT_OF_MODULES)
         if form == "csv":
             raise ConfigError("tofu estimate --format csv: not for PyTorch; expected text or json")
-        if not estimate_module(target, meshes, optimizer=optimizer, limit=limit, form=form):
+        chosen = optimizer or "sgd"
+        if not estimate_module(target, meshes, optimizer=chosen, limit=limit, form=form):
             raise SystemExit(1)
         return
     check_target("tofu estimate", target, batch_size, shapes)
@@ -135,9 +135,16 @@ def estimate_command(
     opened = opened.recomputing() if recompute == "all" else opened
     exact = memory == "exact"
     estimates = estimate(lambda k: opened.problem(k, None), workers=counts, exact=exact)
-    report = _Printer(form).print(Report(target, [], optimizer, exact, limit), estimates, opened)
-    if limit is not None and fewest(report.found, optimizer, limit) is None:
+    chosen = optimizer or _holding(opened.states())
+    report = _Printer(form).print(Report(target, [], chosen, exact, limit), estimates, opened)
+    if limit is not None and fewest(report.found, chosen, limit) is None:
         raise SystemExit(1)
+
+
+def _holding(states: Optional[int]) -> str:
+    """The optimizer that keeps at least as many tensors for a parameter, if one does."""
+    enough = [name for name, count in OPTIMIZERS.items() if count >= (states or 0)]
+    return enough[0] if enough else list(OPTIMIZERS)[-1]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Optional
 
 import click
 
@@ -19,7 +20,10 @@ from tofu.installation import check_mxnet
 from tofu.plans import Problem
 from tofu.uncaught import without_ours
 
-__all__ = ["first_of_script", "graphs_of_script"]
+if TYPE_CHECKING:
+    from tofu.gluon.blocks.dry_run import DryRun
+
+__all__ = ["Found", "first_of_script", "graphs_of_script"]
 
 _WHO = "tofu plan"
 _INPUT = "data"  # the role of a block's inputs
@@ -29,12 +33,25 @@ class _FirstFound(BaseException):
     """Ends a script as soon as one graph is known."""
 
 
-def first_of_script(script: Path, args: Sequence[str]) -> Problem:
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a script trains.
+
+    Attributes:
+        problems: its graphs.
+        states: see DryRun.
+    """
+
+    problems: Sequence[Problem]
+    states: Optional[int]
+
+
+def first_of_script(script: Path, args: Sequence[str]) -> Found:
     """The graph of a script's first training call; see ``graphs_of_script``."""
-    return graphs_of_script(script, args, most=1)[0]
+    return _graphs(script, args, most=1)
 
 
-def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> list[Problem]:
+def graphs_of_script(script: Path, args: Sequence[str]) -> Sequence[Problem]:
     """Run `script` until the end of its first training step, and return the graphs it trains.
 
     Blocks compute nothing meanwhile (tofu.gluon.blocks.dry_run). What the script prints goes to
@@ -43,12 +60,16 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
     Args:
         script: its path.
         args: its arguments.
-        most: how many graphs are enough; 0: all of them.
 
     Raises:
         ConfigError: the script came to its end before its first training call.
         SystemExit: it failed before, or ended with another status than 0.
     """
+    return _graphs(script, args).problems
+
+
+def _graphs(script: Path, args: Sequence[str], *, most: int = 0) -> Found:
+    """Find all graphs of a script, or as many as are enough."""
     check_mxnet(_WHO, load=False)
     from tofu import _import_hook
 
@@ -65,12 +86,13 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
             raise _FirstFound
 
     ended: BaseException = SystemExit(0)
+    runs: list[DryRun] = []
     with contextlib.ExitStack() as dry, contextlib.redirect_stdout(sys.stderr):
 
         def begin() -> None:
             from tofu.gluon.blocks.dry_run import DryRun
 
-            dry.enter_context(DryRun(note))
+            runs.append(dry.enter_context(DryRun(note)))
 
         _import_hook.install(begin)
         try:
@@ -83,7 +105,7 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
     if problems:
         if isinstance(ended, Exception) or status:
             click.echo(_cut_short(script, ended), err=True)
-        return _named(script.name, problems)
+        return Found(_named(script.name, problems), runs[0].states)
     if isinstance(ended, TofuError):
         raise ended
     if isinstance(ended, Exception):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
-from tofu.cli.inputs import first_of_script
+from tofu.cli.inputs import Found, first_of_script
 from tofu.cli.options import check_no_module, check_script
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
@@ -35,10 +35,12 @@ class Target:
     Attributes:
         problem: its graph for a number of workers and a batch size; None: its own batch.
         scales: whether the graph can be made for other batch sizes; a script's cannot.
+        states: tensors that the optimizer of a script keeps for a parameter; None: unknown.
     """
 
     problem: ProblemFor
     scales: bool
+    states: Callable[[], Optional[int]] = lambda: None
 
     @classmethod
     def open(
@@ -85,10 +87,13 @@ class Target:
             )
 
         @functools.cache
-        def of_script() -> Problem:
+        def of_script() -> Found:
             return first_of_script(Path(target), args)
 
-        return cls(lambda k, batch: dataclasses.replace(of_script(), workers=k), False)
+        def problem(workers: int, _: Optional[int]) -> Problem:
+            return dataclasses.replace(of_script().problems[0], workers=workers)
+
+        return cls(problem, False, lambda: of_script().states)
 
     def recomputing(self) -> Target:
         """The target with as few activations as possible: the others are computed again."""

@@ -201,6 +201,32 @@ def test_a_net_that_is_larger_than_the_machine_takes_no_memory(tmp_path, numpy):
     assert int(ran.stdout.splitlines()[-1]) < 2**29
 
 
+OWN = """
+class Own(mx.optimizer.SGD):
+    def create_state(self, index, weight):
+        raise ValueError("of another weight")
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainer", "named"),
+    [
+        ('"sgd", {"learning_rate": 0.1}', "sgd"),
+        ('"sgd", {"learning_rate": 0.1, "momentum": 0.9}', "sgd_mom"),
+        ('"lamb"', "adam"),
+        ('"ftml"', "adam"),  # keeps three tensors
+        ("Own()", "sgd"),
+    ],
+)
+def test_the_optimizer_that_has_to_fit_is_the_scripts(tmp_path, trainer, named):
+    text = TRAIN.replace('"sgd", {"learning_rate": 0.1}', trainer).replace("net =", f"{OWN}net =")
+    (tmp_path / "train.py").write_text(text)
+    words = ["--workers=1,2", "--memory=estimate", "--gpu-memory=1MiB", "train.py"]
+    ran = run_python("-m", "tofu", "estimate", *words, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert f"with {named} without tofu" in ran.stdout.splitlines()[-1]
+
+
 def test_operators_of_all_graphs_are_listed(tmp_path):
     text = GAN.replace('"tanh"', '"tanh" if name == "maker_" else "relu"')
     (tmp_path / "gan.py").write_text(text)

@@ -56,6 +56,10 @@ class DryRun:
 
     Args:
         found: called once with every training graph, named after its block.
+
+    Attributes:
+        states: tensors of the parameter's size that the script's Trainers keep for a parameter,
+            the most of any; None if there is no Trainer yet.
     """
 
     def __init__(self, found: Callable[[Problem], None]) -> None:
@@ -66,6 +70,7 @@ class DryRun:
         self._trainers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
         self._undo = contextlib.ExitStack()
+        self.states: Optional[int] = None
 
     def __enter__(self) -> DryRun:
         self._undo.enter_context(looking(problem=_stop))
@@ -127,6 +132,7 @@ class DryRun:
         def init(trainer: Any, *args: Any, **options: Any) -> None:
             original(trainer, *args, **options)
             self._trainers.add(trainer)
+            self.states = max(self.states or 0, _states(trainer._optimizer))
 
         return init
 
@@ -139,6 +145,15 @@ class DryRun:
                 raise DryRunEnded
 
         return step
+
+
+def _states(optimizer: Any) -> int:
+    """The tensors that an optimizer keeps for a parameter, beside a copy in higher precision."""
+    try:
+        made = optimizer.create_state(0, nd.zeros((1, 1)))
+    except Exception:  # of the user's own optimizer, which may want other weights
+        return 0
+    return len(made) if isinstance(made, (list, tuple)) else int(made is not None)
 
 
 class _Zeros:
