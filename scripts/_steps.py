@@ -39,7 +39,8 @@ class Step(NamedTuple):
 def free_links(machine: str, *, fetch: str = "multifetch") -> _core.Machine:
     """The shipped machine of this name, with copies that take no time."""
     document = json.loads(machine_text(machine))
-    document["device"]["segments"] = document["device"]["segments"] and fetch != "plain"
+    for device in document.get("devices", [document.get("device")]):
+        device["segments"] = device["segments"] and fetch != "plain"
     for link in document["links"]:
         link.update(latency_s=0.0, port_bytes_per_s=None, group_bytes_per_s=None)
         link["bytes_per_s"] = [[1.0, _FREE_BYTES_PER_S]]

@@ -140,6 +140,7 @@ class Plan:
         table: the graph's strategy table.
         workers: number of workers.
         parts: the number of groups that each step divides a group into.
+        shares, tile_multiple: what tofu.plans.parts.Parts holds of them.
         total_bytes: bytes all workers together fetch per training step.
         lower_bound_bytes: no plan of these steps communicates less; 0 if time was minimised.
         cost, lower_bound: of what the search minimised: bytes, or nanoseconds.
@@ -166,6 +167,17 @@ class Plan:
 
     def without_copied_workers(self) -> Plan:
         """The plan of the first of several groups of workers that do the same, by themselves."""
+
+    def with_shares(
+        self, *, shares: Sequence[Sequence[int]], multiple: int, time: TimeModel | None
+    ) -> Plan:
+        """The same cuts into other shares (tofu.plans.parts), with bytes and time counted anew.
+
+        Args:
+            shares: of each step's parts, empty for equal ones.
+            multiple: on which bounds of tiles lie where that costs little.
+            time: predicts the time; None: no prediction.
+        """
 
     def with_prediction(self, time: TimeModel) -> Plan:
         """The plan with its predicted time on a machine, in its text."""
@@ -199,6 +211,10 @@ class Plan:
     def workers(self) -> int: ...
     @property
     def parts(self) -> list[int]: ...
+    @property
+    def shares(self) -> list[list[int]]: ...
+    @property
+    def tile_multiple(self) -> int: ...
     @property
     def total_bytes(self) -> int: ...
     @property
@@ -283,6 +299,15 @@ def plan(
     Raises:
         tofu.errors.PlanError: an option does not fit the graph.
     """
+
+def tile_bounds(
+    shape: Sequence[int],
+    cuts: Sequence[int],
+    parts: Sequence[int],
+    shares: Sequence[Sequence[int]],
+    multiple: int,
+) -> list[list[tuple[int, int]]]:
+    """The pieces along each dimension of a tensor, in the order of their numbers."""
 
 def ties_updates(mode: str, allow_replication: bool) -> bool:
     """Whether a search cuts gradients and optimizer states like their parameter."""
@@ -517,7 +542,9 @@ class Machine:
         measured: whether ``tofu calibrate`` measured them.
         devices: number of devices.
         is_gpu: whether these are GPUs.
-        memory_bytes: memory of one.
+        memory_bytes: memory of the smallest.
+        is_mixed: whether they differ.
+        tile_multiple: the number of elements on whose multiples bounds of tiles should lie.
     """
 
     def __init__(self, text: str, *, where: str = "machine file") -> None:
@@ -525,6 +552,21 @@ class Machine:
 
     def operator_seconds(self, op: str, work: tuple[str, float, float]) -> float:
         """The time of an operator with this work (kind, FLOPs, bytes), without launching it."""
+
+    def seconds_of(
+        self,
+        calls: OperatorCalls,
+        works: Sequence[tuple[str, float, float]],
+        divided: float,
+        device: int,
+    ) -> float:
+        """What a device needs for one of `divided` parts of all operators of a graph."""
+
+    def memory_of(self, device: int) -> int:
+        """Memory of a device."""
+
+    def kind_of(self, device: int) -> str:
+        """The kind of a device; "" if all are alike."""
 
     @property
     def name(self) -> str: ...
@@ -538,6 +580,10 @@ class Machine:
     def is_gpu(self) -> bool: ...
     @property
     def memory_bytes(self) -> int: ...
+    @property
+    def is_mixed(self) -> bool: ...
+    @property
+    def tile_multiple(self) -> int: ...
 
 @final
 class TimeModel:
@@ -548,8 +594,16 @@ class TimeModel:
         machine: Machine,
         calls: OperatorCalls,
         works: Sequence[tuple[str, float, float]],
+        is_balanced: bool = False,
     ) -> None:
-        """`works`: (kind, FLOPs, bytes) for each of `calls`, of whole operators."""
+        """Take the works of the calls.
+
+        Args:
+            machine: the machine.
+            calls: the different calls of a graph's operators.
+            works: (kind, FLOPs, bytes) for each of `calls`, of whole operators.
+            is_balanced: whether the devices of a mixed machine take equally long.
+        """
 
 once_attribute: str
 repeats_attribute: str

@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Optional
 
-__all__ = ["Box", "cuts_evenly", "piece", "pieces"]
+__all__ = ["Box", "cuts_evenly", "piece"]
 
 Shape = tuple[int, ...]
 
@@ -60,7 +60,7 @@ class Box(tuple[tuple[int, int], ...]):
 
 
 def piece(span: tuple[int, int], parts: int, number: int) -> tuple[int, int]:
-    """One of the contiguous pieces into which a step cuts a range, as ``graph/box.h`` cuts it.
+    """One of the contiguous pieces into which a step cuts a range, as ``graph/division.h`` does.
 
     Where the range does not divide, the first pieces have one index more than the others.
 
@@ -70,18 +70,6 @@ def piece(span: tuple[int, int], parts: int, number: int) -> tuple[int, int]:
     size, larger = divmod(span[1] - span[0], parts)
     low = span[0] + size * number + min(number, larger)
     return low, low + size + (number < larger)
-
-
-def pieces(size: int, parts: Iterable[int]) -> list[tuple[int, int]]:
-    """The pieces into which steps cut a range one after the other, from first to last.
-
-    >>> pieces(11, (2, 3))
-    [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10), (10, 11)]
-    """
-    spans = [(0, size)]
-    for count in parts:
-        spans = [piece(span, count, number) for span in spans for number in range(count)]
-    return spans
 
 
 def cuts_evenly(extent: int, parts: int) -> bool:

@@ -19,6 +19,7 @@
 #include "graph/plan_json.h"
 #include "passes/memory/estimate_memory.h"
 #include "passes/search/explain.h"
+#include "passes/search/give_shares.h"
 #include "passes/search/make_frontier.h"
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
@@ -142,6 +143,40 @@ SharedPlan WithPrediction(const TablePlan& plan, const TimeModel& model) {
   return std::make_shared<TablePlan>(std::move(predicted));
 }
 
+// The plan with the same cuts into other shares. `time`: null for no prediction.
+SharedPlan WithShares(const TablePlan& plan, const std::vector<std::vector<int>>& shares,
+                      int multiple, const std::shared_ptr<TimeModel>& time) {
+  return std::make_shared<TablePlan>(
+      TablePlan{plan.table, GiveShares(plan.graph(), plan.strategies(), plan.plan,
+                                       {shares, multiple}, time.get())});
+}
+
+// Where pieces along each dimension of a tensor begin and end, in the order of their
+// numbers.
+std::vector<std::vector<std::pair<int64_t, int64_t>>> TileBounds(
+    const Shape& shape, const std::vector<int>& cuts, const std::vector<int>& parts,
+    const std::vector<std::vector<int>>& shares, int multiple) {
+  const TileShares given = {shares, multiple};
+  const Division division(parts, given);
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> bounds;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    std::vector<Range> pieces = {{0, shape[d]}};
+    for (size_t step = 0; step < std::min(cuts.size(), parts.size()); ++step) {
+      if (cuts[step] != static_cast<int>(d)) continue;
+      std::vector<Range> next;
+      for (const Range& piece : pieces) {
+        for (int digit = 0; digit < parts[step]; ++digit) {
+          next.push_back(division.Piece(piece, step, digit));
+        }
+      }
+      pieces = std::move(next);
+    }
+    std::vector<std::pair<int64_t, int64_t>>& of_dim = bounds.emplace_back();
+    for (const Range& piece : pieces) of_dim.emplace_back(piece.begin, piece.end);
+  }
+  return bounds;
+}
+
 // Bytes that the operators named `ops` communicate per step.
 int64_t OperatorBytes(const TablePlan& plan, const std::vector<std::string>& ops) {
   int64_t bytes = 0;
@@ -242,6 +277,8 @@ void BindPlanClass(py::module_* module) {
           },
           unlocked)
       .def("with_prediction", &WithPrediction, py::arg("time"), unlocked)
+      .def("with_shares", &WithShares, py::kw_only(), py::arg("shares"),
+           py::arg("multiple"), py::arg("time"), unlocked)
       .def_property_readonly("cost", [](const TablePlan& p) { return p.plan.cost(); })
       .def_property_readonly("lower_bound",
                              [](const TablePlan& p) { return p.plan.lower_bound(); })
@@ -252,6 +289,11 @@ void BindPlanClass(py::module_* module) {
       .def_property_readonly("workers",
                              [](const TablePlan& p) { return p.plan.workers(); })
       .def_property_readonly("parts", [](const TablePlan& p) { return p.plan.parts; })
+      .def_property_readonly(
+          "shares", [](const TablePlan& p) { return p.plan.shares.of_steps; },
+          "The shares of each step's parts, [] where they are equal; none: all are.")
+      .def_property_readonly("tile_multiple",
+                             [](const TablePlan& p) { return p.plan.shares.multiple; })
       .def_property_readonly("total_bytes",
                              [](const TablePlan& p) { return p.plan.total_bytes(); })
       .def_property_readonly("lower_bound_bytes",
@@ -293,6 +335,9 @@ void BindPlan(py::module_* module) {
         return UpdateTiesOf(mode, allow_replication) == UpdateTies::kAll;
       },
       py::arg("mode"), py::arg("allow_replication"));
+  module->def("tile_bounds", &TileBounds, py::arg("shape"), py::arg("cuts"),
+              py::arg("parts"), py::arg("shares"), py::arg("multiple"),
+              "The pieces along each dimension of a tensor.");
   const PlanOptions defaults;
   module->def("plan", &Search, py::arg("table"), py::kw_only(), py::arg("workers"),
               py::arg("pins") = defaults.pins, py::arg("mode") = defaults.mode,

@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -36,13 +37,22 @@ std::vector<Work> Works(const std::vector<WorkRecord>& records) {
 }
 
 std::shared_ptr<TimeModel> MakeTimeModel(const Machine& machine, const GraphCalls& calls,
-                                         const std::vector<WorkRecord>& works) {
+                                         const std::vector<WorkRecord>& works,
+                                         bool is_balanced) {
   const std::vector<Work> call_works = Works(works);
-  auto model = std::make_shared<TimeModel>(TimeModel{machine, {}});
+  auto model = std::make_shared<TimeModel>(TimeModel{machine, {}, is_balanced});
   for (int call : calls.calls.node_calls) {
     model->works.push_back(call < 0 ? Work{} : call_works.at(call));
   }
   return model;
+}
+
+int64_t LeastMemory(const Machine& machine) {
+  int64_t least = machine.device.memory_bytes;
+  for (const DeviceKind& kind : machine.kinds) {
+    least = std::min(least, kind.device.memory_bytes);
+  }
+  return least;
 }
 
 std::vector<NodeView> CalledNodes(const GraphCalls& calls) {
@@ -146,14 +156,46 @@ void BindSimulate(py::module_* module) {
       .def_readonly("measured", &Machine::measured)
       .def_property_readonly("devices", [](const Machine& m) { return m.device.count; })
       .def_property_readonly("is_gpu", [](const Machine& m) { return m.device.is_gpu; })
-      .def_property_readonly("memory_bytes",
-                             [](const Machine& m) { return m.device.memory_bytes; })
+      .def_property_readonly("memory_bytes", &LeastMemory,
+                             "Memory of the smallest device.")
+      .def_property_readonly("is_mixed",
+                             [](const Machine& m) { return m.kinds.size() > 1; })
+      .def_property_readonly("tile_multiple",
+                             [](const Machine& m) { return m.tile_multiple; })
+      .def(
+          "memory_of",
+          [](const Machine& m, int number) { return m.DeviceOf(number).memory_bytes; },
+          py::arg("device"), "Memory of a device.")
+      .def(
+          "kind_of",
+          [](const Machine& m, int number) {
+            return m.kinds.empty() ? std::string() : m.kinds[m.KindOf(number)].name;
+          },
+          py::arg("device"), "The kind of a device; \"\" if all are alike.")
       .def(
           "operator_seconds",
           [](const Machine& machine, const std::string& op, const WorkRecord& work) {
             return ComputeSeconds(machine, op, Works({work})[0]);
           },
-          py::arg("op"), py::arg("work"));
+          py::arg("op"), py::arg("work"))
+      .def(
+          "seconds_of",
+          [](const Machine& machine, const GraphCalls& calls,
+             const std::vector<WorkRecord>& records, double divided, int device) {
+            const std::vector<Work> works = Works(records);
+            double sum = 0;
+            for (size_t node = 0; node < calls.calls.node_calls.size(); ++node) {
+              const int call = calls.calls.node_calls[node];
+              if (call < 0) continue;
+              Work work = works.at(static_cast<size_t>(call));
+              work.flops /= divided;
+              work.bytes /= divided;
+              sum += ComputeSeconds(machine, calls.graph->nodes[node].op, work, device);
+            }
+            return sum;
+          },
+          py::arg("calls"), py::arg("works"), py::arg("divided"), py::arg("device"),
+          "What a device needs for one of `divided` parts of all operators.");
   py::class_<GraphCalls>(*module, "OperatorCalls",
                          "The different calls of operators in a graph.")
       .def(py::init([](const std::shared_ptr<Graph>& graph) {
@@ -164,7 +206,7 @@ void BindSimulate(py::module_* module) {
   py::class_<TimeModel, std::shared_ptr<TimeModel>>(
       *module, "TimeModel", "A machine, and the work of every operator of a graph.")
       .def(py::init(&MakeTimeModel), py::arg("machine"), py::arg("calls"),
-           py::arg("works"));
+           py::arg("works"), py::arg("is_balanced") = false);
   module->def("simulate", &RunSimulation, py::arg("uses"), py::arg("rules"),
               py::arg("calls"), py::arg("works"), py::arg("machine"), py::kw_only(),
               py::arg("workers") = 1, py::arg("match_range") = 16,

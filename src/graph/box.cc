@@ -31,14 +31,6 @@ bool CutsEvenly(int64_t extent, int64_t parts) {
   return 4 * largest * parts <= 5 * extent;
 }
 
-Range Piece(const Range& range, int parts, int digit) {
-  TOFU_CHECK(digit >= 0 && digit < parts) << "piece " << digit << " of " << parts;
-  const int64_t size = range.size() / parts;
-  const int64_t larger = range.size() % parts;
-  const int64_t begin = range.begin + size * digit + std::min<int64_t>(digit, larger);
-  return {begin, begin + size + (digit < larger ? 1 : 0)};
-}
-
 int64_t Box::Volume() const {
   int64_t volume = 1;
   for (size_t d = 0; d < begin.size(); ++d) {
@@ -83,14 +75,14 @@ std::vector<int> WorkerDigits(int worker, const std::vector<int>& parts) {
   return digits;
 }
 
-Box TileBox(const Shape& shape, const std::vector<int>& cuts,
-            const std::vector<int>& parts, const std::vector<int>& digits) {
+Box TileBox(const Shape& shape, const std::vector<int>& cuts, const Division& parts,
+            const std::vector<int>& digits) {
   Box box = WholeBox(shape);
   for (size_t i = 0; i < cuts.size(); ++i) {
     if (cuts[i] == kReplicated) continue;
     const size_t d = static_cast<size_t>(cuts[i]);
     TOFU_CHECK(d < shape.size()) << "cut of dimension " << d << " of " << shape.size();
-    const Range piece = Piece({box.begin[d], box.end[d]}, parts[i], digits[i]);
+    const Range piece = parts.Piece({box.begin[d], box.end[d]}, i, digits[i]);
     box.begin[d] = piece.begin;
     box.end[d] = piece.end;
   }
@@ -108,7 +100,7 @@ int64_t VarExtent(const StrategyRow& row, int var, const Graph& graph, int node)
 }
 
 std::vector<Range> VarRanges(const StrategyRow& row, const Graph& graph, int node,
-                             const std::vector<int>& cuts, const std::vector<int>& parts,
+                             const std::vector<int>& cuts, const Division& parts,
                              const std::vector<int>& digits) {
   std::vector<Range> ranges(row.vars.size());
   for (size_t v = 0; v < ranges.size(); ++v) {
@@ -118,7 +110,7 @@ std::vector<Range> VarRanges(const StrategyRow& row, const Graph& graph, int nod
     if (cuts[i] == kReplicated) continue;
     const size_t v = static_cast<size_t>(cuts[i]);
     TOFU_CHECK(v < ranges.size()) << "split of variable " << v << " of " << ranges.size();
-    ranges[v] = Piece(ranges[v], parts[i], digits[i]);
+    ranges[v] = parts.Piece(ranges[v], i, digits[i]);
   }
   return ranges;
 }

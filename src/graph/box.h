@@ -1,5 +1,6 @@
 // Boxes of index space, and how a plan divides tensors and operators into them.
-// All geometry of the project is here; search, partition and fetch only use it.
+// All geometry of the project is here and in division.h; search, partition and fetch only
+// use it.
 #ifndef TOFU_GRAPH_BOX_H_
 #define TOFU_GRAPH_BOX_H_
 
@@ -7,29 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "graph/division.h"
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 
 namespace tofu {
-
-// The half-open range of an index variable, or of one dimension.
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t size() const { return end - begin; }
-};
 
 // Whether every part gets something where a step of `parts` parts cuts this extent.
 bool CanCut(int64_t extent, int parts);
 
 // Whether the largest of `parts` pieces holds at most a quarter more than their mean.
 bool CutsEvenly(int64_t extent, int64_t parts);
-
-// Piece `digit` of `parts` contiguous pieces of a range. Where the range does not divide,
-// the first pieces have one element more than the others. So pieces of pieces have the
-// sizes of pieces cut at once, worker 0 always holds a
-// largest one, and the last worker a smallest one.
-Range Piece(const Range& range, int parts, int digit);
 
 // Half-open: begin[d] <= index < end[d]. Empty if some extent is <= 0.
 struct Box {
@@ -57,8 +46,8 @@ std::vector<int> WorkerDigits(int worker, const std::vector<int>& parts);
 // The tile of a tensor of `shape` after the first `cuts.size()` steps, for a
 // worker with these digits: a piece of nested, contiguous pieces.
 // cuts[i] is a dimension or kReplicated.
-Box TileBox(const Shape& shape, const std::vector<int>& cuts,
-            const std::vector<int>& parts, const std::vector<int>& digits);
+Box TileBox(const Shape& shape, const std::vector<int>& cuts, const Division& parts,
+            const std::vector<int>& digits);
 
 // The extent of variable `var` of `row` at `node`.
 int64_t VarExtent(const StrategyRow& row, int var, const Graph& graph, int node);
@@ -66,7 +55,7 @@ int64_t VarExtent(const StrategyRow& row, int var, const Graph& graph, int node)
 // The ranges of all variables of `row` at `node` after the first cuts.size()
 // steps, for a worker with these digits. cuts[i] is a variable or kReplicated.
 std::vector<Range> VarRanges(const StrategyRow& row, const Graph& graph, int node,
-                             const std::vector<int>& cuts, const std::vector<int>& parts,
+                             const std::vector<int>& cuts, const Division& parts,
                              const std::vector<int>& digits);
 
 // The region that `dims` touches of a tensor of `shape`, given the variables'

@@ -1,6 +1,7 @@
 #include "graph/copied_workers.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "graph/strategy_table.h"
@@ -21,10 +22,14 @@ bool HasDraws(const StrategyTable& table) {
                      [](const StrategyRow& row) { return row.random; });
 }
 
-void DropFirst(size_t steps, StepCuts* cuts) {
-  for (std::vector<int>& each : *cuts) {
-    each.erase(each.begin(), each.begin() + std::min(steps, each.size()));
-  }
+template <typename Steps>
+void DropFirst(size_t count, Steps* steps) {
+  const size_t most = std::min(count, steps->size());
+  steps->erase(steps->begin(), steps->begin() + static_cast<std::ptrdiff_t>(most));
+}
+
+void DropFirstOfEach(size_t count, StepCuts* cuts) {
+  for (std::vector<int>& each : *cuts) DropFirst(count, &each);
 }
 
 }  // namespace
@@ -36,12 +41,11 @@ Plan WithoutCopiedWorkers(const StrategyTable& table, Plan plan) {
          DividesNothing(plan.op_cuts, copied)) {
     ++copied;
   }
-  plan.parts.erase(plan.parts.begin(), plan.parts.begin() + copied);
-  plan.step_bytes.erase(
-      plan.step_bytes.begin(),
-      plan.step_bytes.begin() + std::min(copied, plan.step_bytes.size()));
-  DropFirst(copied, &plan.tensor_cuts);
-  DropFirst(copied, &plan.op_cuts);
+  DropFirst(copied, &plan.parts);
+  DropFirst(copied, &plan.shares.of_steps);
+  DropFirst(copied, &plan.step_bytes);
+  DropFirstOfEach(copied, &plan.tensor_cuts);
+  DropFirstOfEach(copied, &plan.op_cuts);
   return plan;
 }
 

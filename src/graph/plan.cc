@@ -59,6 +59,16 @@ Json StepsJson(const Plan& plan) {
   return steps;
 }
 
+// Of every step, null where its parts are equal.
+Json SharesJson(const Plan& plan) {
+  Json steps = Json::array();
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    const std::vector<int>& shares = plan.shares.of(i);
+    steps.push_back(shares.empty() ? Json() : Json(shares));
+  }
+  return steps;
+}
+
 // Most names need no escapes, and there are many.
 std::string Quoted(const std::string& text) {
   for (char c : text) {
@@ -282,6 +292,7 @@ void ReadOutputRoutes(const JsonCursor& routes, const Graph& graph, Plan* plan) 
 void ReadSteps(const JsonCursor& root, Plan* plan) {
   constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max() / 64;
   plan->parts = ReadParts(root);
+  plan->shares = ReadShares(root, plan->parts);
   const JsonCursor steps = root.At("steps");
   if (steps.Size() != static_cast<int>(plan->parts.size())) {
     steps.Fail("an array of " + std::to_string(plan->parts.size()) +
@@ -315,6 +326,8 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
                {"mode", plan.mode},
                {"nodes", graph.num_nodes()},
                {"search_seconds", plan.search_seconds}};
+  if (!plan.shares.of_steps.empty()) json["shares"] = SharesJson(plan);
+  if (plan.shares.multiple != 1) json["tile_multiple"] = plan.shares.multiple;
   if (plan.objective) json["objective"] = plan.objective->name;
   if (plan.predicted) json["predicted"] = PredictedJson(*plan.predicted);
   if (!plan.routes.empty()) json["routes"] = RoutesJson(plan, graph);

@@ -85,6 +85,7 @@ struct OutputRoute {
 
 struct Plan {
   std::vector<int> parts;                     // k_1, k_2, ...; k is their product
+  TileShares shares;                          // of each step's parts
   std::vector<std::vector<int>> tensor_cuts;  // [entry][step]: dimension or kReplicated
   std::vector<std::vector<int>> op_cuts;      // [node][step]: variable or kReplicated
   std::vector<int64_t> step_bytes;            // over all groups of the step
@@ -98,6 +99,7 @@ struct Plan {
   std::vector<Route> routes;               // by node and input; only for a machine
   std::vector<OutputRoute> output_routes;  // by node and output; likewise
 
+  Division division() const { return {parts, shares}; }
   int workers() const {
     int k = 1;
     for (int p : parts) k *= p;

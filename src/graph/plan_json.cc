@@ -17,6 +17,8 @@ int ReadVarName(const JsonCursor& cursor, const StrategyRow* row) {
   cursor.Fail("null or the name of a variable that " + row->op + " can be split along");
 }
 
+constexpr int64_t kMostMultiple = 1 << 20;
+
 void CheckNumberOfSteps(const JsonCursor& cursor, const std::vector<int>& parts) {
   if (cursor.Size() != static_cast<int>(parts.size())) {
     cursor.Fail("an array of " + std::to_string(parts.size()) + ", one cut per step");
@@ -52,6 +54,32 @@ std::vector<int> ReadParts(const JsonCursor& root) {
   }
   root.At("workers").Int(workers, workers);
   return parts;
+}
+
+TileShares ReadShares(const JsonCursor& root, const std::vector<int>& parts) {
+  TileShares shares;
+  if (root.Has("tile_multiple")) {
+    shares.multiple = static_cast<int>(root.At("tile_multiple").Int(1, kMostMultiple));
+  }
+  if (!root.Has("shares")) return shares;
+  const JsonCursor steps = root.At("shares");
+  if (steps.Size() != static_cast<int>(parts.size())) {
+    steps.Fail("an array of " + std::to_string(parts.size()) +
+               ", shares or null per step");
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const JsonCursor step = steps.At(static_cast<int>(i));
+    std::vector<int>& of_step = shares.of_steps.emplace_back();
+    if (step.IsNull()) continue;
+    if (step.Size() != parts[i]) {
+      step.Fail("null or an array of " + std::to_string(parts[i]) +
+                ", one share per part");
+    }
+    for (int part = 0; part < step.Size(); ++part) {
+      of_step.push_back(static_cast<int>(step.At(part).Int(1, kMostShares / parts[i])));
+    }
+  }
+  return Normal(std::move(shares));
 }
 
 const char* StatusText(PlanStatus status) {

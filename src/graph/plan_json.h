@@ -28,6 +28,9 @@ void CheckHeader(const JsonCursor& root, const std::string& format, int version,
 // "parts" and "workers".
 std::vector<int> ReadParts(const JsonCursor& root);
 
+// "shares" and "tile_multiple", which equal parts do not have.
+TileShares ReadShares(const JsonCursor& root, const std::vector<int>& parts);
+
 // "optimal" or "feasible".
 const char* StatusText(PlanStatus status);
 PlanStatus ReadStatus(const JsonCursor& root);

@@ -80,9 +80,27 @@ int Machine::LevelBetween(int a, int b) const {
   return level;
 }
 
-const OperatorRates& Machine::Rates(OperatorKind kind, const std::string& op) const {
+size_t Machine::KindOf(int number) const {
+  size_t kind = 0;
+  while (kind + 1 < kinds.size() && number >= kinds[kind].device.count) {
+    number -= kinds[kind++].device.count;
+  }
+  return kind;
+}
+
+const Device& Machine::DeviceOf(int number) const {
+  return kinds.empty() ? device : kinds[KindOf(number)].device;
+}
+
+const LinkLevel& Machine::LinkOf(int number, int level) const {
+  return kinds.empty() ? links[level] : kinds[KindOf(number)].links[level];
+}
+
+const OperatorRates& Machine::Rates(OperatorKind kind, const std::string& op,
+                                    int number) const {
   const OperatorRates* general = nullptr;
-  for (const OperatorRates& rates : operators) {
+  for (const OperatorRates& rates :
+       kinds.empty() ? operators : kinds[KindOf(number)].operators) {
     if (rates.kind != kind) continue;
     if (!op.empty() && rates.op == op) return rates;
     if (rates.op.empty()) general = &rates;
@@ -98,8 +116,9 @@ double Machine::HostSpeed(int threads) const {
   return threads > host.cores ? speed * host.cores / threads : speed;
 }
 
-double ComputeSeconds(const Machine& machine, const std::string& op, const Work& work) {
-  const OperatorRates& rates = machine.Rates(work.kind, op);
+double ComputeSeconds(const Machine& machine, const std::string& op, const Work& work,
+                      int number) {
+  const OperatorRates& rates = machine.Rates(work.kind, op, number);
   if (!rates.calls.empty()) return rates.calls.Seconds(work.flops, work.bytes);
   double seconds = 0;
   if (work.flops > 0 && !rates.flops_per_s.empty()) {

@@ -1,6 +1,7 @@
 // The hardware that a training step runs on, as numbers: how fast each kind of operator
 // is, what the host does for each operator, how devices are linked, how much memory they
-// have. docs/formats.md documents the JSON form. This file knows no graph.
+// have. Devices may differ. docs/formats.md documents the JSON form. This file knows no
+// graph.
 //
 // Errors: MachineError for text that is not a machine; the message says where in the
 //         document, what was found and what was expected.
@@ -132,18 +133,34 @@ struct LinkLevel {
   double group_bytes_per_s = 0;  // shared by all copies within a group; 0: no limit
 };
 
+// Devices of a mixed machine that are alike, one after the other.
+struct DeviceKind {
+  std::string name;
+  Device device;
+  std::vector<OperatorRates> operators;
+  std::vector<LinkLevel> links;  // the machine's levels, as fast as these devices are
+};
+
 struct Machine {
   std::string name;
   std::vector<std::string> sources;  // of the figures
   bool measured = false;             // by `tofu calibrate`, not from data sheets
-  Device device;
+  Device device;                     // `count`: all of them; else of the first kind
   Host host;
-  std::vector<OperatorRates> operators;
-  std::vector<LinkLevel> links;
+  std::vector<OperatorRates> operators;  // of the first kind
+  std::vector<LinkLevel> links;          // the same
+  std::vector<DeviceKind> kinds;         // empty: all devices are alike
+  int tile_multiple = 1;                 // on which bounds of tiles lie (division.h)
 
+  // The number of the kind of a device.
+  size_t KindOf(int number) const;
+  const Device& DeviceOf(int number) const;
+  // A level of links as fast as a device is.
+  const LinkLevel& LinkOf(int number, int level) const;
   // The level that links two devices.
   int LevelBetween(int a, int b) const;
-  const OperatorRates& Rates(OperatorKind kind, const std::string& op) const;
+  const OperatorRates& Rates(OperatorKind kind, const std::string& op,
+                             int number = 0) const;
   // Speed of each of `threads` threads, compared with one alone.
   double HostSpeed(int threads) const;
 };
@@ -156,7 +173,8 @@ struct Work {
 };
 
 // The time that a device needs for an operator, without launching it.
-double ComputeSeconds(const Machine& machine, const std::string& op, const Work& work);
+double ComputeSeconds(const Machine& machine, const std::string& op, const Work& work,
+                      int number = 0);
 
 // `where` names the document in errors: "machine file p2.json".
 Machine ReadMachine(const std::string& json, const std::string& where);

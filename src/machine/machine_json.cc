@@ -1,4 +1,5 @@
 // Reads a machine file.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -158,6 +159,60 @@ std::vector<LinkLevel> ReadLinks(const JsonCursor& at, int devices) {
   return links;
 }
 
+// The machine's levels, with the figures that a kind of devices has of its own.
+std::vector<LinkLevel> ReadOwnLinks(const JsonCursor& at, std::vector<LinkLevel> links) {
+  for (int i = 0; i < at.Size(); ++i) {
+    const JsonCursor item = at.At(i);
+    const auto level = std::find_if(
+        links.begin(), links.end(),
+        [&](const LinkLevel& link) { return link.name == item.At("name").String(); });
+    if (level == links.end())
+      item.At("name").Fail("the name of one of the machine's links");
+    if (item.Has("latency_s")) level->latency_s = Seconds(item.At("latency_s"));
+    if (item.Has("bytes_per_s")) level->bytes_per_s = ReadRates(item.At("bytes_per_s"));
+    if (item.Has("port_bytes_per_s")) {
+      level->port_bytes_per_s = OptionalRate(item, "port_bytes_per_s");
+    }
+    if (item.Has("group_bytes_per_s")) {
+      level->group_bytes_per_s = OptionalRate(item, "group_bytes_per_s");
+    }
+  }
+  return links;
+}
+
+// The devices of a mixed machine.
+void ReadKinds(const JsonCursor& root, Machine* machine) {
+  const JsonCursor devices = root.At("devices");
+  if (devices.Size() == 0) devices.Fail("at least one kind of devices");
+  int64_t count = 0;
+  for (int i = 0; i < devices.Size(); ++i) {
+    const JsonCursor item = devices.At(i);
+    DeviceKind& kind = machine->kinds.emplace_back();
+    kind.name = item.At("name").String();
+    kind.device = ReadDevice(item);
+    if (kind.device.is_gpu != machine->kinds[0].device.is_gpu) {
+      item.At("kind").Fail("the same as that of the first devices");
+    }
+    count += kind.device.count;
+    if (count > kMostDevices) {
+      devices.Fail("at most " + std::to_string(kMostDevices) + " devices in all");
+    }
+    kind.operators = ReadOperators((item.Has("operators") ? item : root).At("operators"));
+  }
+  const std::vector<LinkLevel> links =
+      ReadLinks(root.At("links"), static_cast<int>(count));
+  for (int i = 0; i < devices.Size(); ++i) {
+    const JsonCursor item = devices.At(i);
+    machine->kinds[i].links =
+        item.Has("links") ? ReadOwnLinks(item.At("links"), links) : links;
+  }
+  const DeviceKind& first = machine->kinds[0];
+  machine->device = first.device;
+  machine->device.count = static_cast<int>(count);
+  machine->operators = first.operators;
+  machine->links = first.links;
+}
+
 Machine Read(const JsonCursor& root) {
   if (root.At("format").String() != kFormat) {
     root.At("format").Fail("\"" + std::string(kFormat) + "\"");
@@ -172,8 +227,15 @@ Machine Read(const JsonCursor& root) {
     machine.sources.emplace_back(sources.At(i).String());
   }
   machine.measured = root.At("measured").Bool();
-  machine.device = ReadDevice(root.At("device"));
   machine.host = ReadHost(root.At("host"));
+  if (root.Has("tile_multiple")) {
+    machine.tile_multiple = static_cast<int>(root.At("tile_multiple").Int(1, 1 << 20));
+  }
+  if (root.Has("devices")) {
+    ReadKinds(root, &machine);
+    return machine;
+  }
+  machine.device = ReadDevice(root.At("device"));
   machine.operators = ReadOperators(root.At("operators"));
   machine.links = ReadLinks(root.At("links"), machine.device.count);
   return machine;

@@ -25,10 +25,12 @@ from tofu.errors import ConfigError, PlanError
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.machine_files import read_machine
 from tofu.plans.options import check_pins
+from tofu.plans.parts import Parts
 from tofu.plans.problem import Cuts
 from tofu.plans.progress import following
 
 from .dumps import OnPass, dumper
+from .shares import Shares, device_speeds, refined_shares
 from .time_model import time_model
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ __all__ = [
 _KIND = "plan"  # of texts in the cache of files
 _WORTH_KEEPING_S = 0.1
 _kept_plans: weakref.WeakSet[_core.Plan] = weakref.WeakSet()
+_BALANCED = "time, balanced"
+_BY_SPEED = "tiles by speed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +176,7 @@ def search_plan(
     kept = None if on_pass is not None or chosen.machine else _key(table, workers, pins, chosen)
     plan = None if kept is None else _kept_plan(table, kept)
     if plan is not None:
-        return plan
+        return _divided(plan, None, chosen)
     with _searching(table, chosen) as (model, arguments):
         plan = _core.plan(
             table, workers=workers, pins=pins, on_pass=on_pass, **arguments, **chosen.arguments()
@@ -180,7 +184,7 @@ def search_plan(
     is_slow = plan.search_seconds >= _WORTH_KEEPING_S
     if kept is not None and is_slow and _stopped(plan, chosen) != "time limit":
         file_cache.keep(_KIND, kept, plan.to_json())
-    return _predicted(plan, model, chosen)
+    return _predicted(_divided(plan, model, chosen), model, chosen)
 
 
 def is_kept(plan: _core.Plan) -> bool:
@@ -246,7 +250,45 @@ class _Contest:
             results[name] = Searched(problem, plan, options, self._simulated(plan))
         times = {name: _signed_ns(each) for name, each in results.items() if each.simulation}
         best = min(results.values(), key=_slowness)
+        if self._machine is not None and self._may_share():
+            balanced = dataclasses.replace(self._options, is_balanced=True)
+            plan = search_plan(problem.table, problem.workers, problem.fixed, balanced)
+            own = Searched(problem, plan, balanced, self._simulated(plan))
+            results[_BALANCED] = own
+            for base in {_cuts(each.plan): each for each in (own, best)}.values():
+                name = _BALANCED if base is own else best.options.objective
+                for shared in self._shared(base, self._machine):
+                    results[f"{name}, {_BY_SPEED}"] = shared
+            times = {name: _signed_ns(each) for name, each in results.items()}
+            best = min(results.values(), key=_slowness)
         return dataclasses.replace(best, simulated_ns=times)
+
+    def _may_share(self) -> bool:
+        """Whether devices may have unlike shares; earlier graphs may have decided them."""
+        mixed = self._machine is not None and self._machine.is_mixed
+        return mixed and not self._options.equal_tiles and not self._options.parts
+
+    def _shared(self, equal: Searched, machine: _core.Machine) -> list[Searched]:
+        """The same cuts with the shares that make the simulated step fastest; [] for none."""
+        table, parts = equal.problem.table, equal.plan.parts
+        model = time_model(table, self._options.machine)
+        found: list[Searched] = []
+
+        def simulate(shares: Shares) -> Simulation:
+            plan = equal.plan.with_shares(
+                shares=shares, multiple=equal.plan.tile_multiple, time=model
+            )
+            simulation = self._simulated(plan)
+            assert simulation is not None
+            found.append(dataclasses.replace(equal, plan=plan, simulation=simulation))
+            return simulation
+
+        workers = equal.problem.workers
+        kinds = [machine.kind_of(worker) for worker in range(workers)]
+        speeds = device_speeds(table, machine, workers)
+        for _ in refined_shares(parts, kinds, speeds, simulate):
+            pass
+        return sorted(found, key=_slowness)[:1]
 
     def _simulated(self, plan: _core.Plan) -> Optional[Simulation]:
         if self._machine is None or self._fetch is None:
@@ -274,6 +316,11 @@ def _candidates(options: SearchOptions) -> dict[str, SearchOptions]:
 def _signed_ns(searched: Searched) -> int:
     ns = round(searched.slowness[1] * 1e9)
     return -ns if searched.slowness[0] else ns
+
+
+def _cuts(plan: _core.Plan) -> str:
+    """What tells plans with the same cuts from others."""
+    return repr((plan.tensors, [(name, splits) for name, _, splits, _ in plan.operators]))
 
 
 def _with_cuts(problem: Problem, cuts: Cuts) -> Problem:
@@ -377,7 +424,9 @@ def _searching(
     objective = options.objective
     if objective == "time":
         _check_machine(options)
-    model = time_model(table, options.machine) if options.machine else None
+    model = None
+    if options.machine:
+        model = time_model(table, options.machine, is_balanced=options.is_balanced)
     with following(options.limit_s, objective) as heard:
         arguments: dict[str, Any] = {"on_progress": heard, "objective": objective}
         yield model, {**arguments, "time": model if objective == "time" else None}
@@ -386,6 +435,21 @@ def _searching(
 def _check_machine(options: SearchOptions) -> None:
     if not options.machine:
         raise PlanError("plan: the objective time needs a machine; give its file or name")
+
+
+def _divided(
+    plan: _core.Plan, model: Optional[_core.TimeModel], options: SearchOptions
+) -> _core.Plan:
+    """The plan with the shares of earlier graphs, and bounds where the machine likes them."""
+    parts = Parts(options.parts)
+    if not parts and options.machine and not options.equal_tiles:
+        parts = Parts((), multiple=read_machine(options.machine).tile_multiple)
+    if parts.are_equal and parts.multiple == 1:
+        return plan
+    is_timed = options.objective == "time"
+    return plan.with_shares(
+        shares=parts.shares, multiple=parts.multiple, time=model if is_timed else None
+    )
 
 
 def _predicted(

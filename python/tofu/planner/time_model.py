@@ -9,15 +9,20 @@ from tofu.plans.machine_files import read_machine
 __all__ = ["time_model"]
 
 
-def time_model(table: _core.StrategyTable, machine: str) -> _core.TimeModel:
+def time_model(
+    table: _core.StrategyTable, machine: str, *, is_balanced: bool = False
+) -> _core.TimeModel:
     """Make the model that predicts the time of a graph's plans.
 
     Args:
         table: strategy table of the graph.
         machine: a machine file, or the name of a machine that tofu ships.
+        is_balanced: whether the devices of a mixed machine have parts of the size that they take
+            equally long for; else parts are equal, and everyone waits for the slowest.
 
     Raises:
         ConfigError: there is no such machine.
     """
     calls = _core.OperatorCalls(table.graph)
-    return _core.TimeModel(read_machine(machine), calls, list(map(node_work, calls.nodes)))
+    works = list(map(node_work, calls.nodes))
+    return _core.TimeModel(read_machine(machine), calls, works, is_balanced=is_balanced)

@@ -87,7 +87,7 @@ def direction_of(operator: OperatorPlan) -> str:
 
 def tile_bytes(tensor: TensorPlan, plan: Plan) -> int:
     """The bytes of a tensor's tile on one worker."""
-    shape = [-(-size // n) for size, n in zip(tensor.shape, tensor.tiles(plan.parts))]
+    shape = [max(high - low for low, high in each) for each in tensor.bounds(plan.parts)]
     return math.prod(shape) * dtype_bytes(tensor.dtype)
 
 

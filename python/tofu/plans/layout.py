@@ -14,7 +14,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
 from tofu import _core
-from tofu.boxes import Box, piece
+from tofu.boxes import Box
+
+from .parts import Parts
 
 __all__ = ["Head", "Layout", "Variable", "cuts_of", "heads_of", "variables_of"]
 
@@ -99,13 +101,14 @@ def cuts_of(layout: Layout, parts: Sequence[int]) -> Optional[tuple[int, ...]]:
 
 
 def _boxes_of(shape: Shape, cuts: Sequence[int], parts: Sequence[int]) -> tuple[Box, ...]:
+    bounds = Parts(parts).bounds(shape, cuts)
     boxes = []
     for digits in itertools.product(*map(range, parts)):
-        ranges = [(0, size) for size in shape]
+        numbers = [0] * len(shape)
         for cut, count, digit in zip(cuts, parts, digits):
             if cut >= 0:
-                ranges[cut] = piece(ranges[cut], count, digit)
-        boxes.append(Box(ranges))
+                numbers[cut] = numbers[cut] * count + digit
+        boxes.append(Box(each[number] for each, number in zip(bounds, numbers)))
     return tuple(boxes)
 
 

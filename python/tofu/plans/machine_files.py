@@ -44,7 +44,8 @@ def machine_text(text: str) -> str:
 def without_segments(text: str) -> _core.Machine:
     """The same, for MXNET_EXEC_BULK_EXEC_INFERENCE=0: its engine runs each operator by itself."""
     document = json.loads(machine_text(text))
-    document["device"]["segments"] = False
+    for device in document.get("devices", [document.get("device")]):
+        device["segments"] = False
     return _core.Machine(json.dumps(document), where=f"machine file {_path(text)}")
 
 

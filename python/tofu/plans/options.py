@@ -40,6 +40,8 @@ class SearchOptions:
             what a memory limit leaves (tofu.planner.limits).
         tie_updates: whether gradients and optimizer states are cut like their parameter where
             it stays whole, too.
+        is_balanced: whether times are those of devices whose tiles are as large as they are fast,
+            on a machine where these differ.
         equal_tiles: whether all tiles of a tensor must have one size: steps cut only
             dimensions that their parts divide.
     """
@@ -56,6 +58,7 @@ class SearchOptions:
     keep_fetched_bytes: Optional[int] = 0
     tie_updates: bool = False
     equal_tiles: bool = False
+    is_balanced: bool = False
 
     @classmethod
     def of(cls, config: Config, time_limit_s: Optional[float] = None) -> SearchOptions:

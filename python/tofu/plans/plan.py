@@ -18,11 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from tofu import _core
-from tofu.boxes import pieces
 from tofu.dtypes import dtype_bytes, dtype_name
 from tofu.errors import PlanError
 
 from .names import readable
+from .parts import Parts
 from .peak import Peak
 
 __all__ = [
@@ -127,10 +127,7 @@ def tile_bounds(
     shape: Sequence[int], cuts: Sequence[int], parts: Sequence[int]
 ) -> list[list[tuple[int, int]]]:
     """The pieces along each dimension of a tensor, in the order of their numbers."""
-    return [
-        pieces(extent, [count for cut, count in zip(cuts, parts) if cut == dimension])
-        for dimension, extent in enumerate(shape)
-    ]
+    return Parts(parts).bounds(shape, cuts)
 
 
 # What ends a search, and what a reader is told of it.
@@ -153,7 +150,7 @@ class Plan:
     Attributes:
         workers: number of workers, the product of `parts`.
         graph_hash: hash of the graph the plan is for.
-        parts: the number of groups that each step divides a group into.
+        parts: the number of groups that each step divides a group into, and their shares.
         steps: the bytes that each step communicates, over all its groups.
         total_bytes: bytes that all workers together fetch per training step.
         lower_bound_bytes: no plan of these steps can communicate less.
@@ -188,7 +185,7 @@ class Plan:
 
     workers: int
     graph_hash: str
-    parts: tuple[int, ...]
+    parts: Parts
     steps: tuple[Step, ...]
     total_bytes: int
     lower_bound_bytes: int
@@ -227,7 +224,7 @@ class Plan:
         plan = cls(
             workers=searched.workers,
             graph_hash=searched.table.graph.hash,
-            parts=tuple(searched.parts),
+            parts=Parts.of(searched),
             steps=tuple(itertools.starmap(Step, searched.steps)),
             total_bytes=searched.total_bytes,
             lower_bound_bytes=searched.lower_bound_bytes,
@@ -278,7 +275,7 @@ class Plan:
         return cls(
             workers=int(document["workers"]),
             graph_hash=str(document["graph_hash"]),
-            parts=tuple(int(part) for part in document["parts"]),
+            parts=Parts.read(document),
             steps=tuple(Step(s["parts"], s["groups"], s["bytes"]) for s in document["steps"]),
             total_bytes=int(document["total_bytes"]),
             lower_bound_bytes=int(document["lower_bound_bytes"]),

@@ -54,11 +54,13 @@ def render_text(simulation: Simulation, *, model: str, batch_size: int) -> str:
 
 
 def _memory_line(simulation: Simulation) -> str:
-    needed = max(worker["allocated_bytes"] for worker in simulation.workers)
+    fullest = max(
+        simulation.workers, key=lambda each: each["allocated_bytes"] / each["memory_bytes"]
+    )
     verdict = "which fits" if simulation.fits else "which DOES NOT FIT"
     return (
-        f"the fullest worker allocates {format_bytes(needed)} of "
-        f"{format_bytes(simulation.memory_bytes)}, {verdict}"
+        f"the fullest worker allocates {format_bytes(fullest['allocated_bytes'])} of "
+        f"{format_bytes(fullest['memory_bytes'])}, {verdict}"
     )
 
 

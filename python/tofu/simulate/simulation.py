@@ -48,8 +48,8 @@ class Simulation:
         step_seconds: from the script's first operator to the end of the last.
         script_seconds: when the script's thread had handed over every operator.
         operations: operators, or segments of them, that MXNet's engine ran.
-        memory_bytes: memory of a device of the machine.
-        workers: time and memory of each worker.
+        memory_bytes: memory of the machine's smallest device.
+        workers: time and memory of each worker, and the memory of its device.
         links: time and bytes of each group of links that was used.
         critical_path: the operations, each waiting for the one before, that took the whole step.
     """
@@ -68,7 +68,7 @@ class Simulation:
     @property
     def fits(self) -> bool:
         """Whether every worker's memory fits its device."""
-        return all(worker["allocated_bytes"] <= self.memory_bytes for worker in self.workers)
+        return all(each["allocated_bytes"] <= each["memory_bytes"] for each in self.workers)
 
 
 def simulate_plan(
@@ -207,6 +207,8 @@ def simulate_graph(
         search_match_range=match_range is None and not stock_planner,
         external_heads=list(updates),
     )
+    for number, worker in enumerate(result["workers"]):
+        worker["memory_bytes"] = machine.memory_of(number)
     return Simulation(
         **{**result, "critical_path": _shortened(result["critical_path"])},
         machine=machine.name,

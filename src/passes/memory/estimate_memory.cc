@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/box.h"
@@ -25,13 +26,20 @@ bool IsDivided(const DimAccess& dim, const std::vector<int>& op_cuts) {
 
 class MemoryEstimator {
  public:
-  MemoryEstimator(const Graph& graph, const StrategyTable& table, const Plan& plan)
-      : graph_(graph), table_(table), plan_(plan), lives_(FindTensorLives(graph)) {
+  // `fullest`: the digits of a worker whose tiles count.
+  MemoryEstimator(const Graph& graph, const StrategyTable& table, const Plan& plan,
+                  std::vector<int> fullest)
+      : graph_(graph),
+        table_(table),
+        plan_(plan),
+        fullest_(std::move(fullest)),
+        lives_(FindTensorLives(graph)) {
     const int k = plan.workers();
     // Workers at the edges of the grid and one inside it.
     for (int worker : std::set<int>{0, k / 2, k - 1}) {
       digits_.push_back(WorkerDigits(worker, plan.parts));
     }
+    digits_.push_back(fullest_);
   }
 
   WorkerBytes Run() {
@@ -57,7 +65,7 @@ class MemoryEstimator {
  private:
   int64_t TileBytes(int entry) const {
     const Box largest = TileBox(graph_.shapes[entry], plan_.tensor_cuts[entry],
-                                plan_.parts, std::vector<int>(plan_.parts.size(), 0));
+                                plan_.division(), fullest_);
     return largest.Volume() * DtypeBytes(graph_.dtypes[entry]);
   }
 
@@ -125,7 +133,8 @@ class MemoryEstimator {
     static const std::vector<DimAccess> kWhole;
     std::vector<Range> ranges;
     if (row != nullptr) {
-      ranges = VarRanges(*row, graph_, node, plan_.op_cuts[node], plan_.parts, digits);
+      ranges =
+          VarRanges(*row, graph_, node, plan_.op_cuts[node], plan_.division(), digits);
     }
     int64_t bytes = 0;
     for (size_t i = 0; i < n.inputs.size(); ++i) {
@@ -156,24 +165,36 @@ class MemoryEstimator {
                       const std::vector<int>& digits) const {
     const Shape& shape = graph_.shapes[entry];
     const Box region = Intersect(AccessBox(dims, shape, ranges), WholeBox(shape));
-    const Box tile = TileBox(shape, plan_.tensor_cuts[entry], plan_.parts, digits);
+    const Box tile = TileBox(shape, plan_.tensor_cuts[entry], plan_.division(), digits);
     return region == tile ? 0 : region.Volume() * DtypeBytes(graph_.dtypes[entry]);
   }
 
   const Graph& graph_;
   const StrategyTable& table_;
   const Plan& plan_;
+  const std::vector<int> fullest_;
   const TensorLives lives_;
   std::vector<std::vector<int>> digits_;  // of some workers
   std::map<std::vector<int64_t>, int64_t> known_;
   WorkerBytes memory_;
 };
 
+// Of each step the part with the largest share, else the first one.
+std::vector<int> FullestDigits(const Plan& plan) {
+  std::vector<int> digits;
+  for (size_t step = 0; step < plan.parts.size(); ++step) {
+    const std::vector<int>& shares = plan.shares.of(step);
+    const auto largest = std::max_element(shares.begin(), shares.end());
+    digits.push_back(static_cast<int>(largest - shares.begin()));
+  }
+  return digits;
+}
+
 }  // namespace
 
 WorkerBytes EstimateMemory(const Graph& graph, const StrategyTable& table,
                            const Plan& plan) {
-  return MemoryEstimator(graph, table, plan).Run();
+  return MemoryEstimator(graph, table, plan, FullestDigits(plan)).Run();
 }
 
 }  // namespace tofu

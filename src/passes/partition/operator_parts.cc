@@ -96,7 +96,7 @@ InputRegion NeededRegion(const InputAccess& access, const Shape& shape,
 
 // The part of a node with a row, for a worker with these digits.
 OperatorPart DescribedPart(const Graph& graph, const StrategyRow& row, int node,
-                           const std::vector<int>& cuts, const std::vector<int>& parts,
+                           const std::vector<int>& cuts, const Division& parts,
                            const std::vector<int>& digits) {
   const Node& n = graph.nodes[node];
   const std::vector<Range> ranges = VarRanges(row, graph, node, cuts, parts, digits);
@@ -153,7 +153,7 @@ std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable&
   }
   std::vector<OperatorPart> parts;
   for (int w = 0; w < plan.workers(); ++w) {
-    parts.push_back(DescribedPart(graph, *row, node, plan.op_cuts[node], plan.parts,
+    parts.push_back(DescribedPart(graph, *row, node, plan.op_cuts[node], plan.division(),
                                   WorkerDigits(w, plan.parts)));
   }
   return parts;
@@ -182,7 +182,7 @@ OutputReduction ReductionOf(const Graph& graph, const StrategyTable& table,
 std::vector<Box> EntryTiles(const Graph& graph, const Plan& plan, int entry) {
   std::vector<Box> tiles;
   for (int w = 0; w < plan.workers(); ++w) {
-    tiles.push_back(TileBox(graph.shapes[entry], plan.tensor_cuts[entry], plan.parts,
+    tiles.push_back(TileBox(graph.shapes[entry], plan.tensor_cuts[entry], plan.division(),
                             WorkerDigits(w, plan.parts)));
   }
   return tiles;

@@ -22,6 +22,18 @@ bool Has(const std::vector<int>& steps, int step) {
   return std::find(steps.begin(), steps.end(), step) != steps.end();
 }
 
+// What all tiles have along each dimension.
+Shape SmallestExtents(const std::vector<Box>& tiles) {
+  Shape smallest = tiles[0].Extents();
+  for (const Box& tile : tiles) {
+    const Shape extents = tile.Extents();
+    for (size_t d = 0; d < extents.size(); ++d) {
+      smallest[d] = std::min(smallest[d], extents[d]);
+    }
+  }
+  return smallest;
+}
+
 class OutputPlanner {
  public:
   OutputPlanner(const Graph& graph, const Plan& plan, NodeEntry output,
@@ -36,8 +48,7 @@ class OutputPlanner {
   OutputFetches Run(const std::vector<Box>& tiles) const {
     OutputFetches best = Directly(tiles);
     int64_t least = Elements(best);
-    // The last worker holds a smallest tile (box.h).
-    for (const TileSplits& splits : Tilings(tiles.back())) {
+    for (const TileSplits& splits : Tilings(SmallestExtents(tiles))) {
       OutputFetches found = InPieces(tiles, splits);
       const int64_t elements = Elements(found);
       if (elements >= least) continue;
@@ -145,7 +156,7 @@ class OutputPlanner {
     return elements;
   }
 
-  std::vector<TileSplits> Tilings(const Box& tile) const {
+  std::vector<TileSplits> Tilings(const Shape& smallest) const {
     if (reduction_.steps.empty()) return {};
     const int entry = graph_.entry_id(output_);
     std::vector<SharedStep> steps;
@@ -154,7 +165,7 @@ class OutputPlanner {
       const int step = static_cast<int>(i);
       steps.push_back({step, plan_.parts[i], Has(reduction_.steps, step)});
     }
-    return ReductionTilings(tile.Extents(), steps);
+    return ReductionTilings(smallest, steps);
   }
 
   OutputFetches Directly(const std::vector<Box>& boxes) const {

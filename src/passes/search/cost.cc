@@ -83,8 +83,7 @@ Indices Project(StepSet steps, StepSet some, StepSet zero, const StepParts& part
 }
 
 // [0, extent) as the steps with cuts[i] == id divide it.
-Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts,
-                     const std::vector<int>& parts) {
+Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts, const Division& parts) {
   Intervals intervals{0, {0}, {extent}};
   for (size_t i = 0; i < cuts.size(); ++i) {
     if (cuts[i] != id) continue;
@@ -92,7 +91,7 @@ Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts,
     for (size_t whole = 0; whole < intervals.begin.size(); ++whole) {
       const Range range{intervals.begin[whole], intervals.end[whole]};
       for (int digit = 0; digit < parts[i]; ++digit) {
-        const Range piece = Piece(range, parts[i], digit);
+        const Range piece = parts.Piece(range, i, digit);
         next.begin.push_back(piece.begin);
         next.end.push_back(piece.end);
       }
@@ -118,7 +117,7 @@ StepSet StepsOf(const Cuts& cuts, Predicate applies) {
   return steps;
 }
 
-StepParts PartsOf(const Cuts& cuts, const std::vector<int>& parts) {
+StepParts PartsOf(const Cuts& cuts, const Division& parts) {
   StepParts first;
   for (size_t i = 0; i < cuts.size(); ++i) first.push_back(parts[i]);
   return first;
@@ -281,8 +280,7 @@ Shape Sides(const GroupBoxes& boxes, Better better) {
 
 }  // namespace
 
-GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts,
-                     const std::vector<int>& parts) {
+GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts, const Division& parts) {
   GroupBoxes boxes{PartsOf(cuts, parts), {}, 0, 0};
   boxes.dims.reserve(shape.size());
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -412,8 +410,7 @@ int64_t TileOverlap::Sum(const Component& component, const TileGrid& tiles) cons
 }
 
 OperatorRegions::OperatorRegions(const Graph& graph, const StrategyTable& table, int node,
-                                 const Cuts& cuts, const std::vector<int>& parts,
-                                 size_t steps) {
+                                 const Cuts& cuts, const Division& parts, size_t steps) {
   const StrategyRow* row = table.row(node);
   ranges_.parts = PartsOf(cuts, parts);
   Cuts first = cuts;
@@ -460,7 +457,7 @@ OperatorRegions::Slot OperatorRegions::MakeInput(const Graph& graph,
 OperatorRegions::Slot OperatorRegions::MakeOutput(const Graph& graph,
                                                   const StrategyRow* row, int node,
                                                   int index, const Cuts& cuts,
-                                                  const std::vector<int>& parts,
+                                                  const Division& parts,
                                                   size_t steps) const {
   const bool known = row != nullptr && index < static_cast<int>(row->outputs.size());
   static const OutputAccess kWhole;

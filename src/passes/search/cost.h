@@ -50,6 +50,7 @@
 
 #include "base/short_vector.h"
 #include "graph/cuts.h"
+#include "graph/division.h"
 #include "graph/graph.h"
 #include "graph/reduction_tiles.h"
 #include "graph/strategy_table.h"
@@ -89,7 +90,7 @@ struct GroupBoxes {
 };
 
 // The tiles of a tensor after the first cuts.size() steps.
-GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts, const std::vector<int>& parts);
+GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts, const Division& parts);
 
 // Sum of |box intersect box| over all groups.
 int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b);
@@ -143,7 +144,7 @@ GroupBoxes Pieces(const GroupBoxes& tiles, const TileSplits& splits);
 class OperatorRegions {
  public:
   OperatorRegions(const Graph& graph, const StrategyTable& table, int node,
-                  const Cuts& cuts, const std::vector<int>& parts,
+                  const Cuts& cuts, const Division& parts,
                   size_t steps = Cuts::kMaxSteps);
 
   // Elements fetched, over all groups, when the tensor has these tiles.
@@ -189,7 +190,7 @@ class OperatorRegions {
   Slot MakeInput(const Graph& graph, const StrategyRow* row, int node, int slot,
                  const Cuts& cuts) const;
   Slot MakeOutput(const Graph& graph, const StrategyRow* row, int node, int index,
-                  const Cuts& cuts, const std::vector<int>& parts, size_t steps) const;
+                  const Cuts& cuts, const Division& parts, size_t steps) const;
 
   GroupBoxes ranges_;  // of the row's variables
   std::vector<Slot> inputs_;

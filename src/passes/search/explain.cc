@@ -12,6 +12,7 @@
 #include "passes/coarsen/coalesce.h"
 #include "passes/search/class_cuts.h"
 #include "passes/search/cost.h"
+#include "passes/search/give_shares.h"
 #include "passes/search/slot_bytes.h"
 #include "passes/search/step_search.h"
 
@@ -252,7 +253,9 @@ class Explainer {
 
 std::string Explain(const Graph& graph, const StrategyTable& table, const Plan& plan,
                     const std::string& name) {
-  return DumpJson(Explainer(graph, table, plan).Run(name));
+  // Searches of other choices know equal shares only.
+  const Plan equal = GiveShares(graph, table, plan, {}, nullptr);
+  return DumpJson(Explainer(graph, table, equal).Run(name));
 }
 
 }  // namespace tofu

@@ -26,7 +26,7 @@ std::vector<int> KeyOf(const OpClass& op, const ClassCuts& cuts, int number) {
 
 int64_t CountPlanBytes(const Graph& graph, const StrategyTable& table,
                        const CoarseGraph& coarse, const ClassCuts& cuts,
-                       const std::vector<int>& parts) {
+                       const Division& parts) {
   std::map<std::vector<int>, int64_t> known;
   int64_t sum = 0;
   for (int p = 0; p < static_cast<int>(coarse.operators.size()); ++p) {
@@ -51,7 +51,7 @@ void SetPlanBytes(const Graph& graph, const StrategyTable& table,
     std::vector<int64_t>& bytes = known[KeyOf(op, cuts, p)];
     while (bytes.size() < steps) {
       bytes.push_back(
-          ClassBytes(graph, table, coarse, cuts, p, bytes.size() + 1, plan->parts));
+          ClassBytes(graph, table, coarse, cuts, p, bytes.size() + 1, plan->division()));
     }
     int64_t before = 0;
     for (size_t step = 0; step < steps; ++step) {

@@ -21,9 +21,9 @@ namespace tofu {
 // Over all steps.
 int64_t CountPlanBytes(const Graph& graph, const StrategyTable& table,
                        const CoarseGraph& coarse, const ClassCuts& cuts,
-                       const std::vector<int>& parts);
+                       const Division& parts);
 
-// Sets the bytes of every step and node of the plan, whose parts are set.
+// Sets the bytes of every step and node of the plan, whose parts and shares are set.
 void SetPlanBytes(const Graph& graph, const StrategyTable& table,
                   const CoarseGraph& coarse, const ClassCuts& cuts, Plan* plan);
 

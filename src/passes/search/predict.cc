@@ -85,13 +85,14 @@ Prediction PredictTime(const Graph& graph, const StrategyTable& table, const Pla
                        const TimeModel& model) {
   const CoarseGraph coarse = ClassesOf(graph, table, plan);
   return PredictClasses(graph, table, coarse, ClassCutsOf(graph, coarse, plan),
-                        plan.parts, model);
+                        plan.parts, model, plan.shares);
 }
 
 Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
                           const CoarseGraph& coarse, const ClassCuts& cuts,
-                          const std::vector<int>& parts, const TimeModel& model) {
-  const TimeCost time(graph, table, coarse, model, parts);
+                          const std::vector<int>& parts, const TimeModel& model,
+                          const TileShares& shares) {
+  const TimeCost time(graph, table, coarse, model, parts, shares);
   Prediction found = Nothing(time);
   for (size_t p = 0; p < coarse.operators.size(); ++p) {
     AddClass(table, coarse, cuts, p, time, &found);

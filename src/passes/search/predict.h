@@ -35,7 +35,8 @@ Prediction PredictTime(const Graph& graph, const StrategyTable& table, const Pla
 // The prediction for classes and their cuts.
 Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
                           const CoarseGraph& coarse, const ClassCuts& cuts,
-                          const std::vector<int>& parts, const TimeModel& model);
+                          const std::vector<int>& parts, const TimeModel& model,
+                          const TileShares& shares = {});
 
 // Nanoseconds of one class of operators.
 int64_t PredictOperators(const StrategyTable& table, const CoarseGraph& coarse,

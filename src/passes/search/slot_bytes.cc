@@ -34,7 +34,7 @@ int64_t SlotBytes(const Graph& graph, int node, const OperatorRegions& regions,
 
 int64_t ClassBytes(const Graph& graph, const StrategyTable& table,
                    const CoarseGraph& coarse, const ClassCuts& cuts, int op, size_t steps,
-                   const std::vector<int>& parts) {
+                   const Division& parts) {
   const OpClass& operators = coarse.operators[op];
   if (operators.slots.empty()) return 0;
   const int node = operators.nodes[0];

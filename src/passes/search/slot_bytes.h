@@ -32,7 +32,7 @@ int64_t SlotBytes(const Graph& graph, int node, const OperatorRegions& regions,
 // Bytes of one operator of class `op` after the first `steps` steps.
 int64_t ClassBytes(const Graph& graph, const StrategyTable& table,
                    const CoarseGraph& coarse, const ClassCuts& cuts, int op, size_t steps,
-                   const std::vector<int>& parts);
+                   const Division& parts);
 
 }  // namespace tofu
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -28,21 +29,14 @@ double Divided(const Cuts& cuts, const std::vector<int>& parts) {
   return divided;
 }
 
-// The largest part of what has these extents over the mean one.
-double Fullness(const std::vector<int64_t>& extents, const Cuts& cuts,
-                const std::vector<int>& parts) {
-  std::vector<int64_t> divided(extents.size(), 1);
+// Into how many parts cuts divide each dimension.
+std::vector<int64_t> DividedSides(size_t sides, const Cuts& cuts,
+                                  const std::vector<int>& parts) {
+  std::vector<int64_t> divided(sides, 1);
   for (size_t step = 0; step < cuts.size(); ++step) {
     if (cuts[step] != kReplicated) divided[cuts[step]] *= parts[step];
   }
-  double fullness = 1;
-  for (size_t d = 0; d < extents.size(); ++d) {
-    if (extents[d] % divided[d] == 0) continue;
-    const int64_t largest = extents[d] / divided[d] + 1;
-    fullness *=
-        static_cast<double>(largest * divided[d]) / static_cast<double>(extents[d]);
-  }
-  return fullness;
+  return divided;
 }
 
 // `cuts` of the first `steps` steps; later ones cut nothing.
@@ -99,6 +93,22 @@ double Limited(double rate, double share) {
   return share > 0 ? std::min(rate, share) : rate;
 }
 
+// [level]: what a device has of ports and groups if all workers read at a time, each from
+// another part of the group; 0: all.
+std::vector<double> SharesOfLinks(const Machine& machine, int number, int workers) {
+  std::vector<double> shares;
+  int below = 1;
+  for (size_t level = 0; level < machine.links.size(); ++level) {
+    const LinkLevel& link = machine.LinkOf(number, static_cast<int>(level));
+    double share = link.port_bytes_per_s / std::min(below, workers);
+    const double of_group = link.group_bytes_per_s / std::min(link.devices, workers);
+    if (of_group > 0) share = share > 0 ? std::min(share, of_group) : of_group;
+    shares.push_back(share);
+    below = link.devices;
+  }
+  return shares;
+}
+
 // The splits of `longer` after those of `shorter`.
 TileSplits Rest(const TileSplits& longer, const TileSplits& shorter) {
   return {longer.begin() + static_cast<std::ptrdiff_t>(shorter.size()), longer.end()};
@@ -143,11 +153,12 @@ int64_t Nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 TimeCost::TimeCost(const Graph& graph, const StrategyTable& table,
                    const CoarseGraph& coarse, const TimeModel& model,
-                   std::vector<int> parts)
+                   std::vector<int> parts, TileShares shares)
     : graph_(graph),
       table_(table),
       model_(model),
       parts_(std::move(parts)),
+      shares_(std::move(shares)),
       is_parameter_(coarse.tensors.size(), false),
       is_update_(graph.nodes.size(), false),
       workers_(Product(parts_, 0, parts_.size())) {
@@ -170,31 +181,62 @@ TimeCost::TimeCost(const Graph& graph, const StrategyTable& table,
   while (inner_steps_ < levels_.size() && levels_[inner_steps_] > levels_.back()) {
     ++inner_steps_;
   }
-  int below = 1;
-  for (const LinkLevel& link : machine.links) {
-    // All workers read at a time, each from another part of the group.
-    double share = link.port_bytes_per_s / std::min(below, workers_);
-    const double of_group = link.group_bytes_per_s / std::min(link.devices, workers_);
-    if (of_group > 0) share = share > 0 ? std::min(share, of_group) : of_group;
-    share_.push_back(share);
-    below = link.devices;
+  alike_ = FindAlike();
+  for (const Alike& alike : alike_) {
+    const bool is_known = std::any_of(kinds_.begin(), kinds_.end(), [&](int worker) {
+      return machine.KindOf(worker) == machine.KindOf(alike.worker);
+    });
+    if (!is_known) kinds_.push_back(alike.worker);
   }
+  for (int worker : kinds_) share_.push_back(SharesOfLinks(machine, worker, workers_));
   for (int level : levels_) {
-    most_per_s_ = std::max(most_per_s_,
-                           Limited(MostPerSecond(machine.links[level]), share_[level]));
+    double most = std::numeric_limits<double>::infinity();
+    for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+      const LinkLevel& link = machine.LinkOf(kinds_[kind], level);
+      most = std::min(most, Limited(MostPerSecond(link), share_[kind][level]));
+    }
+    most_per_s_ = std::max(most_per_s_, most);
   }
-  const Device& device = machine.device;
-  host_s_ = std::max(device.launch_s + (device.has_segments ? 0 : device.synchronize_s),
-                     machine.host.push_s * workers_);
+  for (int worker : kinds_) {
+    const Device& device = machine.DeviceOf(worker);
+    host_s_ = std::max(
+        {host_s_, device.launch_s + (device.has_segments ? 0 : device.synchronize_s),
+         machine.host.push_s * workers_});
+  }
+}
+
+std::vector<TimeCost::Alike> TimeCost::FindAlike() const {
+  std::vector<Alike> found;
+  std::map<std::vector<int>, size_t> numbers;
+  for (int worker = 0; worker < workers_; ++worker) {
+    const std::vector<int> digits = WorkerDigits(worker, parts_);
+    std::vector<int> key = {static_cast<int>(model_.machine.KindOf(worker))};
+    for (size_t step = 0; step < parts_.size(); ++step) {
+      if (!shares_.of(step).empty()) key.push_back(digits[step]);
+    }
+    const auto [number, is_new] = numbers.try_emplace(key, found.size());
+    if (is_new) found.push_back({worker, digits, 0});
+    ++found[number->second].count;
+    if (model_.machine.kinds.empty() && shares_.of_steps.empty()) {
+      found.back().count = workers_;
+      break;
+    }
+  }
+  for (Alike& alike : found) {  // of equal pieces the first is a largest one
+    for (size_t step = 0; step < parts_.size(); ++step) {
+      if (shares_.of(step).empty()) alike.digits[step] = 0;
+    }
+  }
+  return found;
 }
 
 GroupTiles TimeCost::Tiles(const Shape& shape, const Cuts& cuts) const {
   GroupTiles tiles;
   for (size_t steps = 0; steps <= cuts.size(); ++steps) {
-    tiles.owned.push_back(TileBoxes(shape, OnlyFirst(cuts, steps), parts_));
+    tiles.owned.push_back(TileBoxes(shape, OnlyFirst(cuts, steps), division()));
   }
   tiles.starts = StartsOf(tiles.owned.back());
-  tiles.fullness = Fullness(shape, cuts, parts_);
+  tiles.fullness = Fullness(shape, cuts);
   for (const GroupBoxes& owned : tiles.owned) {
     tiles.grid.push_back(InTiles(owned, tiles.starts));
   }
@@ -204,20 +246,62 @@ GroupTiles TimeCost::Tiles(const Shape& shape, const Cuts& cuts) const {
 TimedSplit TimeCost::Split(int node, const Cuts& cuts) const {
   TimedSplit split;
   for (size_t steps = 0; steps <= cuts.size(); ++steps) {
-    split.by.emplace_back(graph_, table_, node, cuts, parts_, steps);
+    split.by.emplace_back(graph_, table_, node, cuts, division(), steps);
   }
   split.compute_s = ComputeSeconds(node, split.by.back(), cuts);
-  split.fullness = FullnessOf(node, cuts);
+  split.fullness = Fullness(VarExtents(node), cuts);
   return split;
 }
 
-double TimeCost::FullnessOf(int node, const Cuts& cuts) const {
+std::vector<int64_t> TimeCost::VarExtents(int node) const {
   const StrategyRow* row = table_.row(node);
   std::vector<int64_t> extents;
   for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
     extents.push_back(VarExtent(*row, static_cast<int>(v), graph_, node));
   }
-  return Fullness(extents, cuts, parts_);
+  return extents;
+}
+
+double TimeCost::Fullness(const std::vector<int64_t>& extents, const Cuts& cuts,
+                          const Alike& alike) const {
+  const std::vector<int64_t> divided = DividedSides(extents.size(), cuts, parts_);
+  std::vector<int64_t> sides = extents;
+  for (size_t step = 0; step < cuts.size() && !shares_.IsPlain(); ++step) {
+    if (cuts[step] == kReplicated) continue;
+    int64_t& side = sides[cuts[step]];
+    side = division().Piece({0, side}, step, alike.digits[step]).size();
+  }
+  double fullness = 1;
+  for (size_t d = 0; d < extents.size(); ++d) {
+    if (shares_.IsPlain()) sides[d] = (extents[d] + divided[d] - 1) / divided[d];
+    if (sides[d] * divided[d] == extents[d]) continue;
+    fullness *=
+        static_cast<double>(sides[d] * divided[d]) / static_cast<double>(extents[d]);
+  }
+  return fullness;
+}
+
+double TimeCost::Fullness(const std::vector<int64_t>& extents, const Cuts& cuts) const {
+  double fullness = 0;
+  for (const Alike& alike : alike_) {
+    fullness = std::max(fullness, Fullness(extents, cuts, alike));
+    if (shares_.of_steps.empty()) break;
+  }
+  return fullness;
+}
+
+template <typename SecondsOf>
+double TimeCost::Slowest(const std::vector<int64_t>& extents, const Cuts& cuts,
+                         SecondsOf seconds_of) const {
+  double slowest = 0;
+  double speeds = 0;
+  for (const Alike& alike : alike_) {
+    const double seconds = seconds_of(alike.worker, Fullness(extents, cuts, alike));
+    slowest = std::max(slowest, seconds);
+    if (seconds > 0) speeds += alike.count / seconds;
+  }
+  const bool is_mean = model_.is_balanced && alike_.size() > 1 && speeds > 0;
+  return is_mean ? workers_ / speeds : slowest;
 }
 
 double TimeCost::ComputeSeconds(int node, const OperatorRegions& regions,
@@ -241,38 +325,41 @@ double TimeCost::ComputeSeconds(int node, const OperatorRegions& regions,
     }
     return sum / groups / divided;
   };
-  const double fullness = FullnessOf(node, cuts);
-  const double read = bytes_of(false, static_cast<int>(n.inputs.size())) * fullness;
-  const double written = bytes_of(true, n.num_outputs) * fullness;
-  return PartSeconds(node, read, written, divided * Divided(cuts, parts_) / fullness);
+  const double read = bytes_of(false, static_cast<int>(n.inputs.size()));
+  const double written = bytes_of(true, n.num_outputs);
+  return Slowest(VarExtents(node), cuts, [&](int worker, double fullness) {
+    return PartSeconds(node, worker, read * fullness, written * fullness,
+                       divided * Divided(cuts, parts_) / fullness);
+  });
 }
 
 double TimeCost::ElementwiseSeconds(int node, const Cuts& tensor_cuts) const {
   const Node& n = graph_.nodes[node];
-  const double divided = Product(parts_, tensor_cuts.size(), parts_.size()) *
-                         Divided(tensor_cuts, parts_) /
-                         Fullness(graph_.shape({node, 0}), tensor_cuts, parts_);
-  const auto bytes_of = [&](NodeEntry entry) {
-    return static_cast<double>(NumElements(graph_.shape(entry)) *
-                               DtypeBytes(graph_.dtype(entry))) /
-           divided;
-  };
-  double read = 0;
-  double written = 0;
-  for (NodeEntry input : n.inputs) read += bytes_of(input);
-  for (int i = 0; i < n.num_outputs; ++i) written += bytes_of({node, i});
-  return PartSeconds(node, read, written, divided);
+  return Slowest(graph_.shape({node, 0}), tensor_cuts, [&](int worker, double fullness) {
+    const double divided = Product(parts_, tensor_cuts.size(), parts_.size()) *
+                           Divided(tensor_cuts, parts_) / fullness;
+    const auto bytes_of = [&](NodeEntry entry) {
+      return static_cast<double>(NumElements(graph_.shape(entry)) *
+                                 DtypeBytes(graph_.dtype(entry))) /
+             divided;
+    };
+    double read = 0;
+    double written = 0;
+    for (NodeEntry input : n.inputs) read += bytes_of(input);
+    for (int i = 0; i < n.num_outputs; ++i) written += bytes_of({node, i});
+    return PartSeconds(node, worker, read, written, divided);
+  });
 }
 
 // Of an operator of which this worker computes one of `divided` parts.
-double TimeCost::PartSeconds(int node, double read, double written,
+double TimeCost::PartSeconds(int node, int worker, double read, double written,
                              double divided) const {
   Work work = model_.works[node];
   const bool only_moves = work.kind == OperatorKind::kMovement;
   work.bytes = written + (only_moves ? std::min(read, written) : read);
   work.flops /= divided;
   const double seconds =
-      tofu::ComputeSeconds(model_.machine, graph_.nodes[node].op, work);
+      tofu::ComputeSeconds(model_.machine, graph_.nodes[node].op, work, worker);
   return model_.machine.device.is_gpu ? seconds
                                       : seconds / model_.machine.HostSpeed(workers_);
 }
@@ -526,18 +613,30 @@ int64_t TimeCost::LeastFetchNs(const OpSlot& slot, int64_t bytes,
 }
 
 bool TimeCost::MayOverlap(const OpSlot& slot) const {
-  return model_.machine.device.threads > 1 && !slot.is_output &&
-         is_parameter_[slot.tensor_class];
+  const bool has_threads = std::all_of(kinds_.begin(), kinds_.end(), [&](int worker) {
+    return model_.machine.DeviceOf(worker).threads > 1;
+  });
+  return has_threads && !slot.is_output && is_parameter_[slot.tensor_class];
 }
 
 double TimeCost::PackSeconds(double bytes) const {
   if (!model_.machine.device.is_gpu) return 0;
-  return tofu::ComputeSeconds(model_.machine, "",
-                              {OperatorKind::kMovement, 0, 4 * bytes});
+  double slowest = 0;
+  for (int worker : kinds_) {
+    slowest = std::max(
+        slowest, tofu::ComputeSeconds(model_.machine, "",
+                                      {OperatorKind::kMovement, 0, 4 * bytes}, worker));
+  }
+  return slowest;
 }
 
 double TimeCost::CopyRate(int level, double bytes) const {
-  return Limited(model_.machine.links[level].bytes_per_s.At(bytes), share_[level]);
+  double rate = std::numeric_limits<double>::infinity();
+  for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+    const LinkLevel& link = model_.machine.LinkOf(kinds_[kind], level);
+    rate = std::min(rate, Limited(link.bytes_per_s.At(bytes), share_[kind][level]));
+  }
+  return rate;
 }
 
 double TimeCost::CopiesSeconds(size_t step, double bytes, double copies) const {
@@ -545,7 +644,11 @@ double TimeCost::CopiesSeconds(size_t step, double bytes, double copies) const {
   copies = std::max(copies, 1.0 / workers_);
   const double size = bytes / copies;
   const int level = levels_[step];
-  return copies * (model_.machine.links[level].latency_s + size / CopyRate(level, size));
+  double latency = 0;
+  for (int worker : kinds_) {
+    latency = std::max(latency, model_.machine.LinkOf(worker, level).latency_s);
+  }
+  return copies * (latency + size / CopyRate(level, size));
 }
 
 }  // namespace tofu

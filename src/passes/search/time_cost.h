@@ -25,6 +25,10 @@
 //   packing    on GPUs a fetch slices the sources and joins the slices, which reads and
 //              writes every byte twice; nothing hides that
 //
+// On a mixed machine everyone waits for the device that needs longest for its part. A
+// balanced model instead supposes that faster devices have larger parts, so that all take
+// as long: the harmonic mean. Copies take as long as the slowest devices' links.
+//
 // A plan of which only the first steps are decided counts as if the others divided
 // everything evenly and communicated nothing.
 //
@@ -52,6 +56,7 @@ namespace tofu {
 struct TimeModel {
   Machine machine;
   std::vector<Work> works;  // [node]
+  bool is_balanced = false;
 };
 
 using TileStarts = std::vector<std::vector<int64_t>>;  // [dimension]
@@ -89,7 +94,7 @@ class TimeCost {
  public:
   // `parts` of all steps. Cuts below may be those of the first steps only.
   TimeCost(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-           const TimeModel& model, std::vector<int> parts);
+           const TimeModel& model, std::vector<int> parts, TileShares shares = {});
 
   GroupTiles Tiles(const Shape& shape, const Cuts& cuts) const;
   TimedSplit Split(int node, const Cuts& cuts) const;
@@ -141,9 +146,27 @@ class TimeCost {
                      double compute_s) const;
   void AddFetch(const std::vector<Held>& held, int64_t element_bytes,
                 const GroupBoxes& needed, FetchTime* time) const;
+  // Workers whose devices and shares are alike, by the first of them.
+  struct Alike {
+    int worker = 0;
+    std::vector<int> digits;
+    int count = 0;
+  };
+
+  std::vector<Alike> FindAlike() const;
+  Division division() const { return {parts_, shares_}; }
   double CopyRate(int level, double bytes) const;
-  double FullnessOf(int node, const Cuts& cuts) const;
-  double PartSeconds(int node, double read, double written, double divided) const;
+  std::vector<int64_t> VarExtents(int node) const;
+  // The largest part over the mean one: of workers that are alike, and of all.
+  double Fullness(const std::vector<int64_t>& extents, const Cuts& cuts,
+                  const Alike& alike) const;
+  double Fullness(const std::vector<int64_t>& extents, const Cuts& cuts) const;
+  // What workers wait for, of seconds by worker and fullness.
+  template <typename SecondsOf>
+  double Slowest(const std::vector<int64_t>& extents, const Cuts& cuts,
+                 SecondsOf seconds_of) const;
+  double PartSeconds(int node, int worker, double read, double written,
+                     double divided) const;
   double PackSeconds(double bytes) const;
   double CopiesSeconds(size_t step, double bytes, double copies) const;
 
@@ -151,13 +174,17 @@ class TimeCost {
   const StrategyTable& table_;
   const TimeModel& model_;
   const std::vector<int> parts_;
+  const TileShares shares_;
   std::vector<bool> is_parameter_;  // [tensor class]
   std::vector<bool> is_update_;     // [node]
   int workers_ = 1;
-  std::vector<int> levels_;    // of links, [step]
-  std::vector<double> share_;  // [level]: what a worker has of ports and groups; 0: all
-  size_t inner_steps_ = 0;     // the first step that crosses the innermost links only
-  double most_per_s_ = 0;      // no copy is faster
+  std::vector<Alike> alike_;  // all workers
+  std::vector<int> kinds_;    // a worker of each kind of devices
+  std::vector<int> levels_;   // of links, [step]
+  // [kind of devices][level]: what a worker has of ports and groups; 0: all
+  std::vector<std::vector<double>> share_;
+  size_t inner_steps_ = 0;  // the first step that crosses the innermost links only
+  double most_per_s_ = 0;   // no copy is faster
   double host_s_ = 0;
 };
 

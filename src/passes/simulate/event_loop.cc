@@ -38,8 +38,10 @@ class EventLoop {
     computing_.assign(static_cast<size_t>(machine.device.count), 0);
     compute_.assign(static_cast<size_t>(machine.device.count), {});
     copy_.assign(static_cast<size_t>(machine.device.count), {});
-    for (Queue& queue : compute_) queue.idle = machine.device.threads;
-    for (Queue& queue : copy_) queue.idle = machine.device.copy_threads;
+    for (int number = 0; number < machine.device.count; ++number) {
+      compute_[number].idle = machine.DeviceOf(number).threads;
+      copy_[number].idle = machine.DeviceOf(number).copy_threads;
+    }
     push_left_ = machine.host.push_s;
   }
 
@@ -184,7 +186,9 @@ class EventLoop {
     }
     const Flow& next = flow(*running);
     running->phase = Phase::kLatency;
-    running->left = machine_.links[machine_.LevelBetween(next.from, next.to)].latency_s;
+    const int level = machine_.LevelBetween(next.from, next.to);
+    running->left = std::max(machine_.LinkOf(next.from, level).latency_s,
+                             machine_.LinkOf(next.to, level).latency_s);
   }
 
   // --- operations ---

@@ -27,18 +27,24 @@ void LinkShares::Change(const Flow& flow, int by) {
 
 double LinkShares::Rate(const Flow& flow) const {
   const int top = machine_.LevelBetween(flow.from, flow.to);
-  const LinkLevel& link = machine_.links[top];
-  double rate = link.bytes_per_s.At(std::max(flow.bytes, 1.0));
+  const double bytes = std::max(flow.bytes, 1.0);
+  const LinkLevel& from = machine_.LinkOf(flow.from, top);
+  const LinkLevel& to = machine_.LinkOf(flow.to, top);
+  double rate = std::min(from.bytes_per_s.At(bytes), to.bytes_per_s.At(bytes));
+  // 0: no limit.
+  const auto limit = [&rate](double bytes_per_s, int flows) {
+    if (bytes_per_s > 0) rate = std::min(rate, bytes_per_s / flows);
+  };
   for (int level = 0; level <= top; ++level) {
-    const double port = machine_.links[level].port_bytes_per_s;
-    if (port == 0) continue;
-    rate = std::min({rate, port / leaving_[level][flow.from / Below(level)],
-                     port / entering_[level][flow.to / Below(level)]});
+    limit(machine_.LinkOf(flow.from, level).port_bytes_per_s,
+          leaving_[level][flow.from / Below(level)]);
+    limit(machine_.LinkOf(flow.to, level).port_bytes_per_s,
+          entering_[level][flow.to / Below(level)]);
   }
-  const Group& group = groups_[top][flow.from / link.devices];
-  return link.group_bytes_per_s == 0
-             ? rate
-             : std::min(rate, link.group_bytes_per_s / group.flows);
+  const Group& group = groups_[top][flow.from / from.devices];
+  limit(from.group_bytes_per_s, group.flows);
+  limit(to.group_bytes_per_s, group.flows);
+  return rate;
 }
 
 void LinkShares::Advance(double seconds) {

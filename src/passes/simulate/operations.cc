@@ -29,7 +29,8 @@ class Maker {
         works_(works) {}
 
   Operations Run() {
-    seconds_.assign(works_.size(), kUnknown);
+    seconds_.assign(std::max<size_t>(machine_.kinds.size(), 1),
+                    std::vector<double>(works_.size(), kUnknown));
     result_.node_operations.assign(graph_.nodes.size(), -1);
     const std::vector<int> ends = SegmentEnds();
     for (int node = 0; node < graph_.num_nodes(); ++node) {
@@ -52,11 +53,10 @@ class Maker {
   std::vector<int> SegmentEnds() const {
     std::vector<int> ends(graph_.nodes.size());
     for (int node = 0; node < graph_.num_nodes(); ++node) ends[node] = node + 1;
-    if (!machine_.device.has_segments) return ends;
     int begin = 0;
     for (int node = 0; node <= graph_.num_nodes(); ++node) {
       if (node < graph_.num_nodes() && !IsCopy(node)) continue;
-      if (OnOneDevice(begin, node)) {
+      if (AreSegment(begin, node)) {
         for (int i = begin; i < node; ++i) ends[i] = node;
       }
       begin = node + 1;
@@ -64,21 +64,22 @@ class Maker {
     return ends;
   }
 
-  bool OnOneDevice(int begin, int end) const {
+  // Whether these nodes are on one device, which has segments.
+  bool AreSegment(int begin, int end) const {
     int device = -1;
     for (int node = begin; node < end; ++node) {
       if (graph_.nodes[node].is_variable()) continue;
       if (device >= 0 && bound_.workers[node] != device) return false;
       device = bound_.workers[node];
     }
-    return device >= 0;
+    return device >= 0 && machine_.DeviceOf(device).has_segments;
   }
 
   void StartOperation(int node) {
     Operation operation;
     operation.node = node;
     operation.device = bound_.workers[node];
-    operation.host_s = machine_.device.synchronize_s;
+    operation.host_s = machine_.DeviceOf(operation.device).synchronize_s;
     operation.activity = ActivityOf(node);
     operation.first_flow = static_cast<int>(result_.flows.size());
     if (IsCopy(node)) {  // the engine runs a copy where the tensor comes from
@@ -98,7 +99,7 @@ class Maker {
   void AddNode(int node) {
     Operation& operation = result_.operations.back();
     result_.node_operations[node] = static_cast<int>(result_.operations.size()) - 1;
-    operation.host_s += machine_.device.launch_s;
+    operation.host_s += machine_.DeviceOf(operation.device).launch_s;
     switch (ActivityOf(node)) {
       case Activity::kFetch:
         AddFetch(node, &operation);
@@ -121,10 +122,12 @@ class Maker {
     if (call < 0 || (works_[call].kind == OperatorKind::kMovement && IsInPlace(node))) {
       return 0;
     }
-    if (seconds_[call] == kUnknown) {
-      seconds_[call] = ComputeSeconds(machine_, graph_.nodes[node].op, works_[call]);
+    const int device = bound_.workers[node];
+    std::vector<double>& known = seconds_[machine_.KindOf(device)];
+    if (known[call] == kUnknown) {
+      known[call] = ComputeSeconds(machine_, graph_.nodes[node].op, works_[call], device);
     }
-    return seconds_[call];
+    return known[call];
   }
 
   // Whether the output is the input's memory with the same elements.
@@ -181,7 +184,8 @@ class Maker {
         continue;
       }
       const Work work = {OperatorKind::kMovement, 0, kMovesPerByte * size};
-      operation->compute_s += ComputeSeconds(machine_, kMultiFetchOp, work);
+      operation->compute_s +=
+          ComputeSeconds(machine_, kMultiFetchOp, work, operation->device);
     }
   }
 
@@ -257,7 +261,7 @@ class Maker {
   const Machine& machine_;
   const OperatorCalls& calls_;
   const std::vector<Work>& works_;
-  std::vector<double> seconds_;  // [call]
+  std::vector<std::vector<double>> seconds_;  // [kind of device][call]
   int segment_end_ = 0;
   int num_blocks_ = 0;
   std::vector<Variable> variables_;

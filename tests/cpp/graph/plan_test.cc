@@ -68,6 +68,28 @@ TEST_F(PlanText, WhatIsWrittenReadsBackTheSame) {
             WritePlan(plan_, example_.graph(), example_.table()));
 }
 
+TEST_F(PlanText, SharesAreReadAndChecked) {
+  EXPECT_EQ(json_.count("shares") + json_.count("tile_multiple"), 0u);
+  plan_.shares = {{{1, 2, 3}, {}}, 8};
+  const Json json = Json::parse(WritePlan(plan_, example_.graph(), example_.table()));
+  EXPECT_EQ(json["shares"], Json({{1, 2, 3}, nullptr}));
+  EXPECT_EQ(Read(json).shares, plan_.shares);
+  Json other = json;
+  other["shares"] = {{2, 2, 2}, {3, 3}};
+  EXPECT_TRUE(Read(other).shares.of_steps.empty());
+  for (const auto& [wrong, complaint] : std::vector<std::pair<Json, std::string>>{
+           {Json::array({nullptr}),
+            "shares: found an array of 1, expected an array of 2"},
+           {Json({{1, 2}, nullptr}), "shares[0]: found an array of 2, expected null or"},
+           {Json({{1, 0, 2}, nullptr}), "shares[0][1]: found 0"}}) {
+    other["shares"] = wrong;
+    EXPECT_NE(ErrorOf(other).find(complaint), std::string::npos) << ErrorOf(other);
+  }
+  other = json;
+  other["tile_multiple"] = 0;
+  EXPECT_NE(ErrorOf(other).find("tile_multiple: found 0"), std::string::npos);
+}
+
 TEST_F(PlanText, CountsItsGroupsAndBytes) {
   EXPECT_EQ(json_["workers"], 6);
   EXPECT_EQ(json_["steps"][0]["groups"], 1);

@@ -60,6 +60,63 @@ TEST(Machine, ReadsAFile) {
   EXPECT_EQ(machine.links[2].latency_s, 1);
 }
 
+// Two kinds of devices; the second has operators of the machine and slower links.
+std::string Mixed() {
+  const std::string one =
+      R"("device": {"kind": "gpu", "count": 8, "memory_bytes": 1000,)";
+  const std::string rest = R"( "launch_s": 0.5,
+             "synchronize_s": 0.25, "threads": 2, "copy_threads": 3, "segments": true})";
+  std::string file = Damaged(one + rest, "DEVICES");
+  return file.replace(
+      file.find("DEVICES"), 7,
+      R"("tile_multiple": 8, "devices": [
+          {"name": "fast", "kind": "gpu", "count": 6, "memory_bytes": 1000,)" +
+          rest + R"(, {"name": "slow", "kind": "gpu", "count": 2, "memory_bytes": 10,
+           "links": [{"name": "network", "latency_s": 3, "port_bytes_per_s": 4}],
+           "operators": [
+             {"kind": "product", "flops_per_s": 1}, {"kind": "convolution", "flops_per_s": 1},
+             {"kind": "reduction", "bytes_per_s": 1},
+             {"kind": "elementwise", "bytes_per_s": 1},
+             {"kind": "movement", "bytes_per_s": 1}, {"kind": "other", "bytes_per_s": 1}],)" +
+          rest + "]");
+}
+
+TEST(Machine, MayMixKindsOfDevices) {
+  const Machine machine = ReadMachine(Mixed(), "");
+  EXPECT_EQ(machine.device.count, 8);
+  EXPECT_EQ(machine.tile_multiple, 8);
+  ASSERT_EQ(machine.kinds.size(), 2u);
+  for (int number = 0; number < 8; ++number) {
+    const bool is_slow = number >= 6;
+    EXPECT_EQ(machine.KindOf(number), is_slow ? 1u : 0u);
+    EXPECT_EQ(machine.DeviceOf(number).memory_bytes, is_slow ? 10 : 1000);
+    EXPECT_EQ(ComputeSeconds(machine, "x", {OperatorKind::kReduction, 0, 10}, number),
+              is_slow ? 10 : 2);
+    EXPECT_EQ(machine.LinkOf(number, 2).latency_s, is_slow ? 3 : 1);
+    EXPECT_EQ(machine.LinkOf(number, 2).port_bytes_per_s, is_slow ? 4 : 0);
+    EXPECT_EQ(machine.LinkOf(number, 1).port_bytes_per_s, 60);
+    EXPECT_EQ(machine.LinkOf(number, 2).group_bytes_per_s, 20);
+  }
+  const auto error_after = [](const std::string& text, const std::string& by) {
+    std::string file = Mixed();
+    file.replace(file.find(text), text.size(), by);
+    try {
+      ReadMachine(file, "");
+    } catch (const MachineError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(error_after(R"("slow", "kind": "gpu")", R"("slow", "kind": "cpu")")
+                .find("devices[1].kind: found \"cpu\", expected the same"),
+            std::string::npos);
+  EXPECT_NE(error_after(R"({"name": "network", "latency_s": 3)", R"({"name": "bos")")
+                .find("devices[1].links[0].name: found \"bos\", expected the name of"),
+            std::string::npos);
+  EXPECT_NE(error_after(R"("count": 2)", R"("count": 3)").find("all 9 devices"),
+            std::string::npos);
+}
+
 TEST(Machine, NamesTheDamagedPlace) {
   const struct {
     const char* text;

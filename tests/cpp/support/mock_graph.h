@@ -69,6 +69,9 @@ MockGraph RandomGraph(std::mt19937* random);
 Plan RandomPlan(const MockGraph& mock, const std::vector<int>& parts,
                 std::mt19937* random);
 
+// Shares of the parts of most steps, and now and then a multiple.
+TileShares RandomShares(const std::vector<int>& parts, std::mt19937* random);
+
 // Values of the serial graph's variables, around 1.
 std::map<std::string, Array> RandomValues(const Graph& graph, std::mt19937* random);
 

@@ -188,6 +188,17 @@ Plan ReplicatedPlan(const MockGraph& mock, const std::vector<int>& parts) {
 
 MockGraph RandomGraph(Random* random) { return Grower(random).Grow(8); }
 
+TileShares RandomShares(const std::vector<int>& parts, Random* random) {
+  TileShares shares;
+  for (int count : parts) {
+    std::vector<int>& step = shares.of_steps.emplace_back();
+    if (Below(3, random) == 0) continue;
+    for (int part = 0; part < count; ++part) step.push_back(1 + Below(9, random));
+  }
+  if (Below(3, random) == 0) shares.multiple = 2 + Below(2, random);
+  return Normal(std::move(shares));
+}
+
 Plan RandomPlan(const MockGraph& mock, const std::vector<int>& parts, Random* random) {
   Plan plan = ReplicatedPlan(mock, parts);
   for (int entry = 0; entry < mock.graph.num_entries(); ++entry) {

@@ -1,6 +1,7 @@
 #include "support/recount.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -72,18 +73,75 @@ std::vector<int> PartsOfWorker(int worker, const std::vector<int>& parts) {
   return which;
 }
 
+// Where the parts of a step end, on multiples, found by trying.
+std::vector<int64_t> EndsOf(int64_t size, int parts, const std::vector<int>& shares,
+                            int64_t least, int64_t multiple) {
+  std::vector<int64_t> ends;
+  if (shares.empty()) {
+    const int64_t units = (size + multiple - 1) / multiple;
+    for (int part = 0; part < parts; ++part) {
+      ends.push_back(std::min(size, multiple * PartOf({0, units}, parts, part).end));
+    }
+    return ends;
+  }
+  int64_t all = 0;
+  for (int share : shares) all += share;
+  int64_t sum = 0;
+  int64_t begin = 0;
+  for (int part = 0; part < parts; ++part) {
+    sum += shares[part];
+    int64_t best = -1;
+    for (int64_t end = begin + least; end + (parts - part - 1) * least <= size; ++end) {
+      if (end % multiple != 0 && end != begin + least) continue;
+      if (best < 0 ||
+          std::abs(end * all - size * sum) <= std::abs(best * all - size * sum)) {
+        best = end;
+      }
+    }
+    ends.push_back(begin = best);
+  }
+  ends.back() = size;
+  return ends;
+}
+
+// The part of a span that a step of the plan leaves a worker.
+Span PartOf(Span span, const Plan& plan, size_t step, int part) {
+  const int parts = plan.parts[step];
+  const int64_t size = span.end - span.begin;
+  const std::vector<int> shares = step < plan.shares.of_steps.size()
+                                      ? plan.shares.of_steps[step]
+                                      : std::vector<int>();
+  int64_t least = size / parts;
+  int64_t later = 1;
+  for (size_t next = step + 1; next < plan.parts.size(); ++next)
+    later *= plan.parts[next];
+  least = std::min(least, later);
+  std::vector<int64_t> ends = EndsOf(size, parts, shares, least, 1);
+  const std::vector<int64_t> rounded =
+      EndsOf(size, parts, shares, 0, plan.shares.multiple);
+  bool fits = true;
+  for (int other = 0; other < parts; ++other) {
+    const int64_t begin = other == 0 ? 0 : rounded[other - 1];
+    const int64_t before = ends[other] - (other == 0 ? 0 : ends[other - 1]);
+    const int64_t after = rounded[other] - begin;
+    fits = fits && after >= least && 100 * after <= 102 * before;
+  }
+  if (fits) ends = rounded;
+  return {span.begin + (part == 0 ? 0 : ends[part - 1]), span.begin + ends[part]};
+}
+
 // All of `extents`, divided into pieces step by step.
 Region Piece(const std::vector<int64_t>& extents, const std::vector<int>& cuts,
-             const std::vector<int>& parts, const std::vector<int>& which) {
+             const Plan& plan, const std::vector<int>& which) {
   Region piece;
   for (int64_t extent : extents) piece.push_back({0, extent});
   for (size_t step = 0; step < cuts.size(); ++step) {
     if (cuts[step] == kWhole) continue;
     Span& span = piece[cuts[step]];
-    if (span.end - span.begin < parts[step]) {
+    if (span.end - span.begin < plan.parts[step]) {
       throw std::logic_error("a plan cuts an extent into empty tiles");
     }
-    span = PartOf(span, parts[step], which[step]);
+    span = PartOf(span, plan, step, which[step]);
   }
   return piece;
 }
@@ -106,7 +164,7 @@ bool Mentions(const AffineForm& form, const std::vector<int>& cuts) {
 }
 
 // Steps that divide a tile into the workers' pieces of it, and their dimensions.
-using Division = std::vector<std::pair<size_t, int>>;
+using Splitting = std::vector<std::pair<size_t, int>>;
 
 // One operator, and one worker's part of it.
 class Operator {
@@ -124,7 +182,7 @@ class Operator {
     for (size_t v = 0; v < row_->vars.size(); ++v) {
       extents.push_back(VariableExtent(graph, *row_, node, v));
     }
-    variables_ = Piece(extents, cuts_, plan.parts, which_);
+    variables_ = Piece(extents, cuts_, plan, which_);
   }
 
   int64_t InputBytes(size_t slot) const {
@@ -134,7 +192,7 @@ class Operator {
   }
 
   // The tile, or this worker's piece of it.
-  Region PieceOf(int index, const Division& division) const {
+  Region PieceOf(int index, const Splitting& division) const {
     Region piece = Tile({node_, index});
     for (const auto& [step, dimension] : division) {
       Span& span = piece[dimension];
@@ -145,7 +203,7 @@ class Operator {
 
   // Reduces, of the tile or of this worker's piece of it, every part that others hold,
   // and brings the rest of the tile.
-  int64_t OutputBytes(int index, const Division& division) const {
+  int64_t OutputBytes(int index, const Splitting& division) const {
     const NodeEntry entry{node_, index};
     const Region tile = Tile(entry);
     const Region piece = PieceOf(index, division);
@@ -176,8 +234,8 @@ class Operator {
   // first, along the first dimension that divides evenly, or else can be cut, counted
   // from each dimension in turn. The piece of a step that reduces nothing is divided by
   // the steps that do.
-  std::vector<Division> Divisions(int index) const {
-    std::vector<Division> divisions(1);
+  std::vector<Splitting> Divisions(int index) const {
+    std::vector<Splitting> divisions(1);
     std::vector<size_t> steps;
     bool reduces_any = false;
     for (size_t step = 0; step < cuts_.size(); ++step) {
@@ -195,7 +253,7 @@ class Operator {
                      [&](size_t a, size_t b) { return plan_.parts[a] > plan_.parts[b]; });
     const std::vector<int64_t> smallest = SmallestTile({node_, index});
     for (size_t first = 0; first < smallest.size(); ++first) {
-      Division division = DivisionFrom(first, smallest, steps);
+      Splitting division = DivisionFrom(first, smallest, steps);
       std::stable_sort(
           division.begin(), division.end(),
           [&](const auto& a, const auto& b) { return by_reducing(a.first, b.first); });
@@ -243,27 +301,31 @@ class Operator {
   }
 
   Region All(NodeEntry entry) const {
-    return Piece(graph_.shapes[EntryOf(graph_, entry)], {}, {}, {});
+    return Piece(graph_.shapes[EntryOf(graph_, entry)], {}, plan_, {});
   }
 
   Region Tile(NodeEntry entry) const {
     const size_t number = EntryOf(graph_, entry);
-    return Piece(graph_.shapes[number], plan_.tensor_cuts[number], plan_.parts, which_);
+    return Piece(graph_.shapes[number], plan_.tensor_cuts[number], plan_, which_);
   }
 
+  // The least that any worker's tile has along each dimension.
   std::vector<int64_t> SmallestTile(NodeEntry entry) const {
     const size_t number = EntryOf(graph_, entry);
-    std::vector<int64_t> left = graph_.shapes[number];
-    for (size_t step = 0; step < plan_.parts.size(); ++step) {
-      const int cut = plan_.tensor_cuts[number][step];
-      if (cut != kWhole) left[cut] /= plan_.parts[step];
+    std::vector<int64_t> least = graph_.shapes[number];
+    for (int worker = 0; worker < plan_.workers(); ++worker) {
+      const Region tile = Piece(graph_.shapes[number], plan_.tensor_cuts[number], plan_,
+                                PartsOfWorker(worker, plan_.parts));
+      for (size_t d = 0; d < tile.size(); ++d) {
+        least[d] = std::min(least[d], tile[d].end - tile[d].begin);
+      }
     }
-    return left;
+    return least;
   }
 
-  Division DivisionFrom(size_t first, std::vector<int64_t> left,
-                        const std::vector<size_t>& steps) const {
-    Division division;
+  Splitting DivisionFrom(size_t first, std::vector<int64_t> left,
+                         const std::vector<size_t>& steps) const {
+    Splitting division;
     const size_t rank = left.size();
     for (size_t step : steps) {
       for (size_t turn = 0; turn < 2 * rank; ++turn) {  // those that divide evenly first
@@ -401,7 +463,7 @@ SharedReduction RecountOutput(const Graph& graph, const StrategyTable& table,
   }
   SharedReduction least;
   least.bytes = std::numeric_limits<int64_t>::max();
-  for (const Division& division : all[0].Divisions(index)) {
+  for (const Splitting& division : all[0].Divisions(index)) {
     int64_t sum = 0;
     for (const Operator& op : all) sum += op.OutputBytes(index, division);
     if (sum >= least.bytes) continue;

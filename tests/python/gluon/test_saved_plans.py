@@ -159,5 +159,7 @@ def test_settings_of_no_use_are_refused(off, wanted, message):
 )
 def test_a_saved_plan_has_to_keep_the_tiles(pins, parts, expected):
     table = types.SimpleNamespace(graph=types.SimpleNamespace(tensor_names=["w"]))
-    plan = types.SimpleNamespace(parts=[2, 3], cuts={"w": [0, 1]}.__getitem__, table=table)
+    plan = types.SimpleNamespace(
+        parts=[2, 3], shares=[], tile_multiple=1, cuts={"w": [0, 1]}.__getitem__, table=table
+    )
     assert saved_plans._keeps(plan, pins, parts) is expected

@@ -37,7 +37,9 @@ def test_what_does_not_fit_is_not_chosen(problem, monkeypatch):
     limits = iter([1, 1 << 40])
 
     def limited(*args, **options):
-        return dataclasses.replace(simulate(*args, **options), memory_bytes=next(limits))
+        found, limit = simulate(*args, **options), next(limits)
+        workers = [{**worker, "memory_bytes": limit} for worker in found.workers]
+        return dataclasses.replace(found, workers=workers)
 
     monkeypatch.setattr(simulation, "simulate_plan", limited)
     chosen = search(problem, TIME)

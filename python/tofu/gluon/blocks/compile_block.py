@@ -22,6 +22,7 @@ from tofu.planner.compile_plan import Compiled
 from tofu.planner.wish import Wish
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.layout import heads_of
+from tofu.plans.parts import Parts
 
 from . import saved_plans
 from .memory_limits import BlockPrograms, decide_within
@@ -196,7 +197,7 @@ def _tile_parameters(
 
     trained: the parameters whose updates are part of the plan.
     """
-    parts = tuple(compiled.searched.parts)
+    parts = Parts.of(compiled.searched)
     updates = _updates(compiled, trained, session)
     for parameter_name, parameter in parameters.items():
         layout, update = compiled.variables[parameter_name].layout, updates.get(parameter_name)
@@ -214,7 +215,7 @@ def _updates(compiled: Compiled, trained: Collection[str], session: Session) -> 
 
     The gradient's division counts only if every worker has the weights that it needs.
     """
-    parts, cuts_of = tuple(compiled.searched.parts), session.state.backend.cuts_of
+    parts, cuts_of = Parts.of(compiled.searched), session.state.backend.cuts_of
     updates = {}
     for head in heads_of(compiled.step.backward_heads) if trained else ():
         kind, _, name = head.role.partition(":")
@@ -242,8 +243,8 @@ def _state_cuts(table: Any, parameters: Mapping[str, Any]) -> dict[str, tuple[in
 
 
 def _input_cuts(
-    signature: Signature, parts: tuple[int, ...], options: SearchOptions, backend: Any
-) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
+    signature: Signature, parts: Parts, options: SearchOptions, backend: Any
+) -> tuple[dict[str, tuple[int, ...]], Parts]:
     """Pins for inputs that are tiles, to use the tiles as they are, and the parts of each step.
 
     parts: the parts that the parameters need; () for any.
@@ -259,22 +260,20 @@ def _input_cuts(
     return pins, parts
 
 
-def _parts(parameters: Mapping[str, Any]) -> tuple[int, ...]:
-    """The number of parts per step of the parameters that are tiled already; () for none.
+def _parts(parameters: Mapping[str, Any]) -> Parts:
+    """The parts of the steps of the parameters that are tiled already; none for none.
 
     Raises:
         PlanError: earlier plans have cut these parameters in different steps.
     """
     tiled = {p._tofu.parts: p.name for p in parameters.values() if is_tiled(p)}
     if len(tiled) > 1:
-        shown = ", ".join(
-            f"{name} in {' x '.join(map(str, parts))}" for parts, name in tiled.items()
-        )
+        shown = ", ".join(f"{name} in {parts.text}" for parts, name in tiled.items())
         raise PlanError(
             f"earlier graphs have cut the parameters in different steps: {shown} parts; "
             "expected the same steps. Call the block that has all of them first"
         )
-    return next(iter(tiled), ())
+    return next(iter(tiled), Parts())
 
 
 def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:

@@ -25,6 +25,7 @@ from tofu.planner.search import Searched
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.layout import heads_of
+from tofu.plans.machine_files import read_machine
 
 from .saved_plans import checked_pins
 
@@ -57,12 +58,21 @@ class Footprint:
 
 
 def limit_of(session: Session) -> Optional[int]:
-    """The bytes that a worker may hold: the user's setting, else the memory of the smallest GPU."""
+    """The bytes that a worker may hold: the user's setting, else the memory of the smallest GPU.
+
+    Where the search gives GPUs tiles by their memory, it is that of the largest.
+    """
     if session.wish.limit_bytes is not None:
         return session.wish.limit_bytes
     if session.contexts[0].device_type != "gpu":
         return None
-    return min(int(mx.context.gpu_memory_info(each.device_id)[1]) for each in session.contexts)
+    sizes = [int(mx.context.gpu_memory_info(each.device_id)[1]) for each in session.contexts]
+    return max(sizes) if _is_shared(session.wish.options) else min(sizes)
+
+
+def _is_shared(options: SearchOptions) -> bool:
+    """Whether unlike devices get unlike tiles."""
+    return options.objective == "time" and read_machine(options.machine).is_mixed
 
 
 def decide_within(

@@ -22,6 +22,7 @@ from tofu.gluon.training.gradients import is_overwritten
 from tofu.gluon.training.parameter import gated_tiles
 from tofu.gluon.training.recording import Bypass, Order, Recording
 from tofu.planner.compile_plan import Compiled
+from tofu.plans.parts import Parts
 
 from . import memory_limits
 
@@ -252,7 +253,7 @@ class Pool:
         return bound
 
     def _memory(self, program: Any, number: int, tiles: Any, context: Any) -> outputs.Memory:
-        parts, name, session = tuple(self._compiled.searched.parts), self._name, self._session
+        parts, name, session = Parts.of(self._compiled.searched), self._name, self._session
         what, source = f"output {number} of {name}", weakref.ref(program)
 
         def on_gather(tiles: Any) -> None:

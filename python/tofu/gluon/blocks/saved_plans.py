@@ -23,6 +23,7 @@ from tofu.gluon.session.session import Session
 from tofu.planner.recomputation import recomputed
 from tofu.plans import SearchOptions
 from tofu.plans.options import pinned
+from tofu.plans.parts import Parts
 
 __all__ = ["check_pins", "checked_pins", "options_for", "plan_for"]
 
@@ -137,7 +138,7 @@ def check_pins(options: SearchOptions, plan: _core.Plan, path: Path) -> None:
 
 def _keeps(plan: _core.Plan, pins: Mapping[str, Sequence[int]], parts: Sequence[int]) -> bool:
     """Whether a plan cuts the pinned variables as their pins say."""
-    if parts and plan.parts != list(parts):
+    if parts and Parts.of(plan) != parts:
         return False
     names = set(plan.table.graph.tensor_names)
     return all(plan.cuts(name) == list(pin) for name, pin in pins.items() if name in names)

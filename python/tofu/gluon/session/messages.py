@@ -23,6 +23,7 @@ from tofu.planner.compile_plan import Compiled
 from tofu.planner.search import is_kept
 from tofu.plans import progress
 from tofu.plans.names import is_pattern, near_text, readable
+from tofu.plans.parts import Parts
 from tofu.plans.plan import format_bytes, undescribed_text
 
 from .session import Session, describe_contexts
@@ -145,7 +146,7 @@ def _tell_plan(name: str, compiled: Compiled) -> None:
         "fetches: %s, %s saved by sharing",
         name,
         plan.table.graph.hash,
-        " x ".join(map(str, plan.parts)) or "one worker",
+        Parts.of(plan).text or "one worker",
         plan.status,
         format_bytes(compiled.serial_bytes),
         format_bytes(max(compiled.bytes_per_worker)),

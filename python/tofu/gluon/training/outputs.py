@@ -35,6 +35,7 @@ from mxnet.util import is_np_shape, np_shape
 
 from tofu.gluon.session.autograd_hooks import NULL, record_function, write_gradient
 from tofu.gluon.session.backend import Backend
+from tofu.plans.parts import Parts
 
 __all__ = [
     "Delivered",
@@ -64,7 +65,7 @@ class Division(NamedTuple):
     """
 
     layout: Any
-    parts: tuple[int, ...]
+    parts: Parts
 
 
 class HeadGradient:
@@ -152,7 +153,7 @@ class Memory:
         self,
         what: str,
         tiles: Any,
-        parts: tuple[int, ...],
+        parts: Parts,
         context: Any,
         backend: Backend,
         on_gather: Callable[[Any], None],

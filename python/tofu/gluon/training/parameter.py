@@ -22,6 +22,7 @@ from tofu.gluon.session.arrays import classic, is_numpy, shown
 from tofu.gluon.session.async_errors import naming
 from tofu.gluon.session.session import Session
 from tofu.gluon.session.state import State
+from tofu.plans.parts import Parts
 
 from .gradients import Gradients, arrays_without_memory, is_overwritten
 from .recording import Recording
@@ -299,7 +300,7 @@ def tile(
     whole = classic(parameter._data[0])
     gradient = None if parameter._grad is None else classic(parameter._grad[0])
     numpy = is_numpy(parameter._data[0])
-    state = TileState(layout, session, tuple(cuts), tuple(parts), update, numpy=numpy)
+    state = TileState(layout, session, tuple(cuts), Parts(parts), update, numpy=numpy)
     state.tiles, gradients = _spread(parameter, whole, gradient, state)
     fresh = gradient is not None and bool(whole._fresh_grad)
     plain: type = type(parameter)

@@ -18,6 +18,7 @@ from mxnet import autograd
 from tofu.gluon.session.arrays import classic
 from tofu.gluon.session.session import Session
 from tofu.gluon.session.state import State
+from tofu.plans.parts import Parts
 
 from .gradients import Gradients
 
@@ -57,7 +58,7 @@ class TileState:
     layout: Any
     session: Session
     cuts: tuple[int, ...]
-    parts: tuple[int, ...]
+    parts: Parts
     update: Optional[Update] = None
     tiles: list[Any] = dataclasses.field(default_factory=list)
     generation: int = 0

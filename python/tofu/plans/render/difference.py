@@ -84,7 +84,7 @@ def _changed(values: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _about(plan: Plan) -> str:
-    steps = f" ({' x '.join(map(str, plan.parts))})" if len(plan.parts) > 1 else ""
+    steps = f" ({plan.parts.text})" if len(plan.parts) > 1 or not plan.parts.are_equal else ""
     return (
         f"{plan.model or 'a graph'}, graph {plan.graph_hash}, {plan.workers} workers{steps}, "
         f"search mode {plan.mode}, {plan.quality()}"

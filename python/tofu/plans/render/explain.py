@@ -15,12 +15,12 @@ from typing import Any, Callable, Optional
 
 from tofu import _core
 from tofu.analysis.words import variable_words
-from tofu.boxes import pieces
 from tofu.dtypes import dtype_name
 from tofu.errors import PlanError
 from tofu.tables import table
 
 from ..names import readable
+from ..parts import Parts
 from ..plan import REPLICATED, Plan
 from ..problem import Problem
 from .text import unequal_text
@@ -77,7 +77,7 @@ def explain(problem: Problem, plan: Plan, name: str) -> Explanation:
     text = plan.in_graph(problem.table).explain(name)
     operator = json.loads(text).get("operator") or {}
     found = [node for node in problem.graph.nodes if node.name == operator.get("name")]
-    return read(text, _words(found[0]) if found else {})
+    return read(text, _words(found[0]) if found else {}, plan.parts)
 
 
 def _words(node: _core.Node) -> dict[str, str]:
@@ -86,27 +86,32 @@ def _words(node: _core.Node) -> dict[str, str]:
     return variable_words(node.op, node.attrs, ins, outs)
 
 
-def read(text: str, words: Optional[Mapping[str, str]] = None) -> Explanation:
+def read(
+    text: str, words: Optional[Mapping[str, str]] = None, parts: Optional[Parts] = None
+) -> Explanation:
     """Read an explanation from the passes' document.
 
     Args:
         text: the document.
         words: words for the operator's index variables.
+        parts: the plan's, if they are not equal.
     """
     document = json.loads(text)
     if document.get("format") != FORMAT:
         raise PlanError(f'explanation: no "format": "{FORMAT}"; build tofu again')
     total = document["total_bytes"]
-    sections = list(_tensor_sections(document["tensor"], total))
+    sections = list(_tensor_sections(document["tensor"], total, parts))
     if document["operator"] is not None:
         sections += _operator_sections(document["operator"], words or {})
     return Explanation(document, tuple(sections))
 
 
-def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]:
+def _tensor_sections(
+    tensor: Mapping[str, Any], total: int, parts: Optional[Parts]
+) -> Iterator[Section]:
     shape = "x".join(map(str, tensor["shape"])) or "scalar"
     tied = tensor["tied"] - 1
-    parts: list[list[int]] = [[] for _ in tensor["shape"]]
+    parts = parts or Parts(step["parts"] for step in tensor["steps"])
     for number, step in enumerate(tensor["steps"], 1):
         title = (
             f"Tensor {readable(tensor['name'])} ({shape} {dtype_name(tensor['dtype'])}), "
@@ -114,8 +119,7 @@ def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]
         )
         reason = _tensor_reason(step, total)
         if step["chosen"] != REPLICATED:
-            parts[step["chosen"]].append(step["parts"])
-            reason += _uneven(tensor["shape"][step["chosen"]], parts[step["chosen"]])
+            reason += _uneven(tensor, number, parts)
         if tied:
             reason += f" {tied:,} more tensor{'s are' if tied > 1 else ' is'} cut alike with it."
         yield Section(
@@ -134,9 +138,11 @@ def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]
         )
 
 
-def _uneven(extent: int, parts: Sequence[int]) -> str:
-    """A sentence on pieces that are not equal, "" where they are."""
-    sizes = unequal_text(extent, pieces(extent, parts))
+def _uneven(tensor: Mapping[str, Any], number: int, parts: Parts) -> str:
+    """A sentence on pieces that are not equal after so many steps, "" where they are."""
+    cuts = [step["chosen"] for step in tensor["steps"][:number]]
+    bounds = parts.bounds(tensor["shape"], cuts)[cuts[-1]]
+    sizes = unequal_text(tensor["shape"][cuts[-1]], bounds)
     return f" Its pieces then hold {sizes}." if sizes else ""
 
 

@@ -80,6 +80,7 @@ def summary(plan: Plan) -> list[str]:
     if plan.fetched_bytes is not None and plan.fetched_bytes < plan.total_bytes:
         saved = format_bytes(plan.total_bytes - plan.fetched_bytes)
         lines.append(f"{saved} of that is not communicated: equal fetches are shared")
+    lines += _shares(plan)
     lines += _time(plan)
     if plan.model:
         lines.append(
@@ -107,6 +108,15 @@ def _recompute(plan: Plan) -> Iterator[str]:
             f"{format_bytes(found['bytes'])} of {format_bytes(found['saved_bytes'])} of "
             "activations (all workers) at a time"
         )
+
+
+def _shares(plan: Plan) -> Iterator[str]:
+    """Lines on steps whose parts get other shares than equal ones."""
+    for number, shares in enumerate(plan.parts.shares, 1):
+        if shares:
+            whole = sum(shares)
+            shown = ", ".join(f"{100 * share / whole:.0f}%" for share in shares)
+            yield f"devices differ, and so do tiles: step {number} gives its parts {shown}"
 
 
 def _time(plan: Plan) -> Iterator[str]:
@@ -163,7 +173,7 @@ def _whole(plan: Plan) -> list[str]:
 
 def _workers(plan: Plan) -> str:
     """The number of workers: "1 worker", "2 workers", "4 workers (2 x 2)"."""
-    steps = f" ({' x '.join(map(str, plan.parts))})" if len(plan.parts) > 1 else ""
+    steps = f" ({plan.parts.text})" if len(plan.parts) > 1 or not plan.parts.are_equal else ""
     return f"{plan.workers} worker{'s' * (plan.workers != 1)}{steps}"
 
 

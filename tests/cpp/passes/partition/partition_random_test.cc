@@ -67,10 +67,10 @@ int64_t PlannedBytes(const MockGraph& mock, const Plan& plan) {
     const Node& n = graph.nodes[node];
     if (n.is_variable()) continue;
     const OperatorRegions regions(graph, mock.table, node, plan.op_cuts[node],
-                                  plan.parts);
+                                  plan.division());
     const auto tiles = [&](NodeEntry entry) {
       return TileBoxes(graph.shape(entry), plan.tensor_cuts[graph.entry_id(entry)],
-                       plan.parts);
+                       plan.division());
     };
     bool live = false;
     for (int output = 0; output < n.num_outputs; ++output) {
@@ -255,7 +255,8 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const MockGraph mock = RandomGraph(&random);
-    const Plan plan = RandomPlan(mock, GetParam(), &random);
+    Plan plan = RandomPlan(mock, GetParam(), &random);
+    if (seed % 2 == 1) plan.shares = RandomShares(plan.parts, &random);
     const auto whole = RandomValues(mock.graph, &random);
     const std::vector<Array> serial = RunGraph(mock.graph, whole);
     const Partitioned partitioned =
@@ -317,7 +318,7 @@ std::vector<Route> RandomRoutes(const MockGraph& mock, const Plan& plan,
     const Node& n = mock.graph.nodes[node];
     if (n.is_variable()) continue;
     const OperatorRegions regions(mock.graph, mock.table, node, plan.op_cuts[node],
-                                  plan.parts);
+                                  plan.division());
     for (size_t input = 0; input < n.inputs.size(); ++input) {
       const auto stops =
           RouteStops(regions.Boxes(false, static_cast<int>(input)), levels);
@@ -342,6 +343,7 @@ TEST_P(PartitionRandom, RoutesBringTheSameRegions) {
     std::mt19937 random(seed);
     const MockGraph mock = RandomGraph(&random);
     Plan plan = RandomPlan(mock, GetParam(), &random);
+    if (seed % 2 == 1) plan.shares = RandomShares(plan.parts, &random);
     const auto whole = RandomValues(mock.graph, &random);
     const std::vector<Array> serial = RunGraph(mock.graph, whole);
     if (!AllFinite(serial)) continue;
@@ -394,12 +396,12 @@ std::vector<OutputRoute> RandomOutputRoutes(const MockGraph& mock, const Plan& p
     const Node& n = mock.graph.nodes[node];
     if (n.is_variable()) continue;
     const OperatorRegions regions(mock.graph, mock.table, node, plan.op_cuts[node],
-                                  plan.parts);
+                                  plan.division());
     for (int output = 0; output < n.num_outputs; ++output) {
       const int entry = mock.graph.entry_id({node, output});
       if (!used[entry]) continue;
       const GroupBoxes tiles =
-          TileBoxes(mock.graph.shapes[entry], plan.tensor_cuts[entry], plan.parts);
+          TileBoxes(mock.graph.shapes[entry], plan.tensor_cuts[entry], plan.division());
       const StepSet reduces = regions.Reduces(output);
       OutputRoute route{node, output, {}, {}};
       if ((*random)() % 4 > 0) {
@@ -442,6 +444,7 @@ TEST_P(PartitionRandom, RoutesOfOutputsMakeTheSameTiles) {
     std::mt19937 random(seed);
     const MockGraph mock = RandomGraph(&random);
     Plan plan = RandomPlan(mock, GetParam(), &random);
+    if (seed % 2 == 1) plan.shares = RandomShares(plan.parts, &random);
     const auto whole = RandomValues(mock.graph, &random);
     const std::vector<Array> serial = RunGraph(mock.graph, whole);
     if (!AllFinite(serial)) continue;

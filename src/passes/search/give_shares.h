@@ -1,0 +1,27 @@
+// Cuts a plan's tensors and operators where they are cut, but into other shares: for
+// devices of unlike speed or memory, or for bounds on multiples (docs/design/0021).
+//
+// Input:      a plan, and the shares of its steps' parts.
+// Output:     the plan with these shares. Bytes are counted anew; with a model also the
+//             predicted time, the routes and, if time was the objective, the cost.
+//             Without one, routes go. Bounds and proofs were of equal tiles, so they go.
+// Errors:     UserError(kPlan) for shares that do not fit the plan's steps.
+// Position:   after a search.
+// Complexity: a count of all operators (plan_bytes.h, predict.h).
+#ifndef TOFU_PASSES_SEARCH_GIVE_SHARES_H_
+#define TOFU_PASSES_SEARCH_GIVE_SHARES_H_
+
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/strategy_table.h"
+#include "passes/search/time_cost.h"
+
+namespace tofu {
+
+// `model`: null for none.
+Plan GiveShares(const Graph& graph, const StrategyTable& table, Plan plan,
+                TileShares shares, const TimeModel* model);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_GIVE_SHARES_H_
