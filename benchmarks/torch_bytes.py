@@ -35,7 +35,7 @@ from _results import write_json
 CASES: dict[str, tuple[tuple[tuple[int, ...], ...], tuple[str, ...], tuple[str, ...]]] = {
     "gpt-2": (
         ((8,), (2, 4), (4, 2), (2, 2, 2)),
-        ("*.qkv.weight", "*.up.weight"),  # nothing divides 50,257 words
+        ("*.qkv.weight", "*.up.weight"),
         ("*.out.weight", "*.down.weight"),
     ),
     "resnet-50": (((8,), (2, 2, 2)), (), ()),
@@ -91,7 +91,7 @@ def measure(name: str, cases: Any) -> Iterator[dict[str, Any]]:
                 "module": name,
                 "mesh": mesh,
                 "way": way,
-                "bytes": plan.details.fetched_bytes,
+                "bytes": plan.received_bytes,
                 "device_bytes": sum(with_memory(plan).memory.values()),
                 "tracing_s": tracing_s,
                 "planning_s": planning_s,

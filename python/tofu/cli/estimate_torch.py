@@ -69,7 +69,7 @@ def _rows(target: str, meshes: Sequence[tuple[int, ...]]) -> list[_Row]:
         plan = memory.with_memory(searched)
         if not rows:
             rows.append(_Row((), plan.serial_memory, 0))
-        rows.append(_Row(mesh, plan.memory, plan.details.fetched_bytes))
+        rows.append(_Row(mesh, plan.memory, plan.received_bytes))
     return rows
 
 

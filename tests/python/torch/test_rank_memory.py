@@ -73,6 +73,13 @@ def test_memory_is_told_and_read_back() -> None:
     assert again.memory == plan.memory and again.serial_memory == plan.serial_memory
 
 
+def test_over_many_ranks_memory_is_an_estimate() -> None:
+    plan = planned("mlp", (3, 6))
+    assert plan.details.memory == "estimate" and "(a rank's is an estimate)" in plan.to_text()
+    assert sum(plan.memory.values()) < sum(plan.serial_memory.values())
+    assert plan.received_bytes == plan.bytes > 0
+
+
 class Measured(TorchDispatchMode):
     """The most bytes of tensors alive at a time, besides those that were there before."""
 
