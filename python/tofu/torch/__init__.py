@@ -11,6 +11,7 @@ from __future__ import annotations
 from tofu.torch.module_trace import Traced, trace
 from tofu.torch.parallelize import parallelize
 from tofu.torch.planning import plan
+from tofu.torch.ranks import whole_batch
 from tofu.torch.torch_plan import TorchPlan
 
-__all__ = ["TorchPlan", "Traced", "parallelize", "plan", "trace"]
+__all__ = ["TorchPlan", "Traced", "parallelize", "plan", "trace", "whole_batch"]

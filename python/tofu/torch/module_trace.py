@@ -24,6 +24,8 @@ from torch.utils import _pytree as pytree
 
 from tofu.errors import GraphError
 from tofu.torch.decompositions import table
+from tofu.torch.module_state import Place
+from tofu.torch.traced_forward import OwnOutputs, without_other_randomness
 
 __all__ = ["Entry", "Operator", "Traced", "Variable", "trace", "without_data"]
 
@@ -97,6 +99,8 @@ class Traced:
         out_spec: how the module nests its outputs.
         constants: position -> output that is not a tensor.
         differentiable: the positions of outputs that have gradients.
+        attributes: attribute of a module -> the value that forward sets it to.
+        counts: attribute of a module -> what forward adds to it.
     """
 
     variables: tuple[Variable, ...]
@@ -107,6 +111,8 @@ class Traced:
     out_spec: Any
     constants: Mapping[int, Any]
     differentiable: tuple[int, ...]
+    attributes: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
+    counts: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def forward(self) -> frozenset[str]:
@@ -125,6 +131,7 @@ def trace(
     kwargs: Optional[Mapping[str, Any]] = None,
     *,
     device: str = "cpu",
+    gradients: bool = True,
 ) -> Traced:
     """Trace a module's forward and backward pass.
 
@@ -133,18 +140,31 @@ def trace(
         args: example inputs; only the shapes and types of tensors matter.
         kwargs: example inputs by name.
         device: the type of the devices that will run the module. Some operators depend on it.
+        gradients: whether to trace a backward pass.
 
     Raises:
         GraphError: the module cannot be traced; the message names the line in its code.
     """
+
+    def like(tensor: Any) -> Any:
+        return _like(tensor, device).requires_grad_(gradients and tensor.requires_grad)
+
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
+    with torch.inference_mode(False), mode:
         fake = without_data(model, device)
-        fake.forward = functools.partial(_with_own_outputs, fake.forward)
-        inputs = pytree.tree_map_only(torch.Tensor, lambda t: _like(t, device), tuple(args))
-        named = pytree.tree_map_only(torch.Tensor, lambda t: _like(t, device), dict(kwargs or {}))
+        for parameter in fake.parameters():
+            parameter.requires_grad_(gradients and parameter.requires_grad)
+        for hooks in (fake._forward_hooks, fake._forward_pre_hooks):
+            hooks.clear()  # they run around the planned call
+        own = OwnOutputs(fake)
+        fake.forward = own
+        inputs = pytree.tree_map_only(torch.Tensor, like, tuple(args))
+        named = pytree.tree_map_only(torch.Tensor, like, dict(kwargs or {}))
     with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.enable_grad() if gradients else torch.no_grad())
+        stack.enter_context(torch.inference_mode(False))
         stack.enter_context(_exporting())
+        stack.enter_context(without_other_randomness(type(model).__name__))
         try:
             joint = aot_export_joint_with_descriptors(
                 stack, fake, inputs, named, decompositions=table()
@@ -153,22 +173,7 @@ def trace(
             raise
         except Exception as error:  # torch and the module's code may raise anything
             raise _untraceable(model, error) from error
-    return _Reader(joint, fake).read()
-
-
-def _with_own_outputs(forward: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run `forward` and copy outputs that alias inputs or each other: the graph has no aliases."""
-    module = forward.__self__
-    given = [*pytree.tree_leaves((args, kwargs)), *module.parameters(), *module.buffers()]
-    known = {id(each) for each in given}
-
-    def own(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and (id(value) in known or value._is_view()):
-            return value.clone()
-        known.add(id(value))
-        return value
-
-    return pytree.tree_map(own, forward(*args, **kwargs))
+    return dataclasses.replace(_Reader(joint, fake).read(), attributes=own.attributes)
 
 
 def _like(tensor: Any, device: str) -> Any:
@@ -178,14 +183,25 @@ def _like(tensor: Any, device: str) -> Any:
 
 
 def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
-    """A copy of a module whose parameters and buffers have no data."""
+    """A copy of a module without data in parameters and buffers, not distributed either."""
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
         empty = _like(parameter.detach(), device)
         memo[id(parameter)] = torch.nn.Parameter(empty, requires_grad=parameter.requires_grad)
     for buffer in model.buffers():
         memo[id(buffer)] = _like(buffer.detach(), device)
-    return copy.deepcopy(model, memo)
+    distributed = []
+    for name, module in model.named_modules():
+        forward = vars(module).get("forward")
+        if hasattr(forward, "own_forward"):  # parallelize has replaced it
+            memo[id(forward)] = None
+            distributed.append((name, forward.own_forward))
+    copied = copy.deepcopy(model, memo)
+    for name, forward in distributed:
+        del copied.get_submodule(name).forward
+        if forward is not None:
+            copied.get_submodule(name).forward = copy.deepcopy(forward, memo)
+    return copied
 
 
 @contextlib.contextmanager

@@ -6,7 +6,9 @@ Parameters and buffers become DTensors, placed as the plan says; optimizers, gra
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import inspect
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -16,22 +18,33 @@ from typing import Any, Optional, Union
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 from torch.utils import _pytree as pytree
 
 from tofu.errors import ConfigError, PlanError
 from tofu.plans import SearchOptions
+from tofu.torch.autograd_step import Call, step
 from tofu.torch.module_graph import training_graph
-from tofu.torch.module_trace import Entry, trace, without_data
-from tofu.torch.placements import WHOLE, Boxes, of_dtensor, tiles_of, to_dtensor
+from tofu.torch.module_state import (
+    ModuleState,
+    Place,
+    check_hooks,
+    counted,
+    plain_attributes,
+    set_attributes,
+)
+from tofu.torch.module_trace import Entry, Traced, trace
+from tofu.torch.placements import WHOLE, of_dtensor, tiles_of, to_dtensor
 from tofu.torch.planning import check_mesh, plan_traced
 from tofu.torch.rank_program import Program
 from tofu.torch.ranks import agreed, alike, check_same_call, distribute
+from tofu.torch.start_values import Initialise
 from tofu.torch.torch_plan import TorchPlan, read_plan
 
 __all__ = ["parallelize", "program_of"]
 
 _HERE = "tofu.torch.parallelize"
+_MOST_PROGRAMS = 32
 GivenPlan = Union[None, TorchPlan, str, "os.PathLike[str]"]
 
 
@@ -44,6 +57,7 @@ def parallelize(
     plan: GivenPlan = None,
     options: Optional[SearchOptions] = None,
     compiled: bool = False,
+    init: Initialise = None,
 ) -> torch.nn.Module:
     """Distribute a module over a mesh; call it on every rank with the same arguments.
 
@@ -56,26 +70,32 @@ def parallelize(
         options: options of the search.
         compiled: whether torch.compile compiles the calls between exchanges, in the first
             step.
+        init: for parameters on the device ``meta``: a function that is called with every
+            submodule, inner ones first, after the module's own initialisers.
 
     Returns:
         The module. Plain tensors given to it are the whole batch, the same on every rank, and
         its outputs are whole; given DTensors, it returns DTensors.
 
     Raises:
-        ConfigError: the mesh does not fit the ranks or the plan.
+        ConfigError: the mesh does not fit the ranks or the plan, or parameters on the device
+            ``meta`` get no values.
         GraphError: the module cannot be traced.
         PlanError: the plan is for another module or other inputs.
     """
-    devices = _mesh(mesh)
-    runner = _Runner(model, devices, options, compiled)
-    runner.prepare(tuple(args), dict(kwargs or {}), plan)
-    model.forward = runner.call
+    devices, chosen = _mesh(mesh), options or SearchOptions()
+    runner = _Runner(model, devices, chosen, compiled)
+    runner.prepare(tuple(args), dict(kwargs or {}), plan, init)
+    model.forward = runner
+    for module in model.modules():  # for calls of a part alone
+        if module is not model and type(module).forward is not torch.nn.Module.forward:
+            module.forward = _Runner(module, devices, SearchOptions(), compiled)
     return model
 
 
 def program_of(model: torch.nn.Module) -> Program:
     """The program of a distributed module's first kind of call, with its plan and exchanges."""
-    runner = model.forward.__self__
+    runner = model.forward
     assert isinstance(runner, _Runner)
     return next(iter(runner.programs.values()))
 
@@ -102,44 +122,68 @@ class _Runner:
     """The forward of a distributed module.
 
     Attributes:
-        programs: a program for each kind of call.
+        own_forward: the forward that it replaces, if that is the instance's own; else None.
+        programs: a program for each kind of call, the last used ones last.
     """
 
     def __init__(
         self,
         model: torch.nn.Module,
         mesh: DeviceMesh,
-        options: Optional[SearchOptions],
+        options: SearchOptions,
         compiled: bool,
     ) -> None:
+        self.own_forward = vars(model).get("forward")
+        self.__signature__ = inspect.signature(model.forward)
         self._compiled = compiled
         self._model = model
+        self._name = type(model).__name__
         self._mesh = mesh
-        self._options = options or SearchOptions()
-        self._seed = agreed(torch.initial_seed)
-        self._skeleton = without_data(model, "meta")
+        self._options = options
+        self._state = ModuleState(model)
         self.programs: dict[Any, Program] = {}
-        self._tiles: dict[str, DTensor] = {}
 
-    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> None:
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Runner:
+        """The forward of a copy of the module, which has the same programs."""
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self))
+        memo[id(self)] = copied
+        copied.own_forward = copy.deepcopy(self.own_forward, memo)
+        copied._model = copy.deepcopy(self._model, memo)
+        copied._state = ModuleState(copied._model)
+        copied._state.ignored.update(self._state.ignored)
+        copied.programs = {}
+        return copied
+
+    def __reduce__(self) -> Any:
+        raise ConfigError(
+            f"{self._name}: a distributed module cannot be pickled; save its state_dict() with "
+            "torch.distributed.checkpoint"
+        )
+
+    def prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan, init: Initialise
+    ) -> None:
         """Plan the first kind of call, and distribute parameters and buffers."""
-        program = self._program(args, kwargs, given)
+        self._state.number()
+        program = self._planned(args, kwargs, given)
         placed = {
             variable.name: to_dtensor(program.placement(Entry(variable.name)))
             for variable in program.plan.traced.variables
             if variable.kind in ("parameter", "buffer")
         }
-        self._tiles = distribute(self._model, self._mesh, placed)
+        distribute(self._model, self._mesh, placed, init)
+        self.programs[self._kind(args, kwargs)] = program
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a call distributed; replaces the module's forward."""
-        self._check_call(args, kwargs)
-        program = self._program(args, kwargs, None)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a call distributed."""
+        program, seed = self._program(args, kwargs)
         flat = pytree.tree_leaves((args, kwargs))
         traced = program.plan.traced
         whole = not any(isinstance(each, DTensor) for each in flat)
         given = [v for v in traced.variables if v.kind in ("parameter", "buffer", "input")]
-        tensors = [flat[v.number] if v.kind == "input" else self._tiles[v.name] for v in given]
+        known = self._state.tensors
+        tensors = [_settled(flat[v.number] if v.kind == "input" else known[v.name]) for v in given]
         sizes = self._mesh.mesh.shape
         boxes = tuple(
             tiles_of(
@@ -150,8 +194,9 @@ class _Runner:
             for x in tensors
         )
         tiles = [x.to_local() if isinstance(x, DTensor) else x for x in tensors]
-        call = _Call(program, self._tiles, tuple(v.name for v in given), boxes, whole)
-        outputs = iter(_Step.apply(call, *tiles))
+        names = tuple(v.name for v in given)
+        outputs = iter(step(Call(program, known, names, boxes, whole, seed, self._name), tiles))
+        self._change_attributes(traced)
         results: list[Any] = [traced.constants.get(k) for k in range(len(traced.outputs))]
         for k, entry in enumerate(traced.outputs):
             if entry is not None:
@@ -160,6 +205,13 @@ class _Runner:
                 )
         return pytree.tree_unflatten(results, traced.out_spec)
 
+    def _change_attributes(self, traced: Traced) -> None:
+        """Set and count attributes as forward does."""
+        if traced.attributes:
+            known = plain_attributes(self._model)
+            counts = {place: known[place] + more for place, more in traced.counts.items()}
+            set_attributes(self._model, {**traced.attributes, **counts})
+
     def _dtensor(self, tile: Any, entry: Entry, program: Program) -> DTensor:
         shape = program.shape(entry)
         return DTensor.from_local(
@@ -167,34 +219,51 @@ class _Runner:
             shape=shape, stride=_strides(shape),
         )  # fmt: skip
 
-    def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    # --- Programs -----------------------------------------------------------------------
+
+    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, int]:
+        """The program of a call that all ranks make, and the seed of its random numbers."""
+        kind = self._kind(args, kwargs)
+        program = self.programs.get(kind)
+        drawn = _draw() if program is not None and program.is_random else 0
+        seed = self._check_call(kind, args, kwargs, drawn)
+        if program is None:
+            program = self._planned(args, kwargs, None)
+            seed = agreed(_draw) if program.is_random else 0
+            kind = self._kind(args, kwargs)  # attributes that forward counts up do not matter now
+        self.programs.pop(kind, None)
+        self.programs[kind] = program  # as the last used one
+        if len(self.programs) > _MOST_PROGRAMS:
+            del self.programs[next(iter(self.programs))]
+        return program, seed
+
+    def _kind(self, args: Any, kwargs: Any) -> Any:
+        """A key for everything a trace depends on besides the module's code."""
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        what = tuple(
+            (tuple(x.shape), x.dtype, x.requires_grad) if isinstance(x, torch.Tensor) else repr(x)
+            for x in leaves
+        )
+        device = self._mesh.device_type
+        cast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        return spec, what, cast, torch.is_grad_enabled(), self._state.number()
+
+    def _check_call(self, kind: Any, args: Any, kwargs: Any, drawn: int) -> int:
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         tensors = [f"{tuple(x.shape)} {str(x.dtype).partition('.')[2]}" for x in given]
         mode = "train()" if self._model.training else "eval()"
         what = f"{', '.join(tensors) or 'no tensors'} in {mode}"
         placed = [str(x.placements) for x in given if isinstance(x, DTensor)]
-        device = self._mesh.device_type
-        kind = f"{placed}/{_kind(self._model, args, kwargs, device)}"
-        check_same_call(what, kind, type(self._model).__name__, device)
-
-    # --- Programs -----------------------------------------------------------------------
-
-    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> Program:
-        key = _kind(self._model, args, kwargs, self._mesh.device_type)
-        if key not in self.programs:
-            self.programs[key] = self._planned(args, kwargs, given)
-        return self.programs[key]
+        alike = [x for x in (*given, *self._state.tensors.values()) if not isinstance(x, DTensor)]
+        text = f"{placed}/{kind}/{kind in self.programs}"
+        return check_same_call(what, text, self._name, alike, drawn, self._mesh.device_type)
 
     def _planned(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> Program:
-        for name, module in self._model.named_modules():
-            self._skeleton.get_submodule(name).training = module.training
-        for name, parameter in self._model.named_parameters():
-            self._skeleton.get_parameter(name).requires_grad_(parameter.requires_grad)
-        device, sizes = self._mesh.device_type, tuple(self._mesh.mesh.shape)
+        sizes = tuple(self._mesh.mesh.shape)
         traced = alike(
-            lambda: trace(self._skeleton, args, kwargs, device=device),
+            lambda: self._traced(args, kwargs),
             lambda made: training_graph(made).hash,
-            type(self._model).__name__,
+            self._name,
         )
         if given is None:
             options = dataclasses.replace(self._options, pins=self._pins())
@@ -202,123 +271,52 @@ class _Runner:
         else:
             text = given.to_json() if isinstance(given, TorchPlan) else _text_of(given)
         plan = read_plan(text, traced, sizes, "the plan" if given is None else _named(given))
-        return Program(plan, self._mesh, self._seed, compiled=self._compiled)
+        return Program(plan, self._mesh, compiled=self._compiled)
+
+    def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        check_hooks(self._model)
+
+        def make() -> Traced:
+            device, gradients = self._mesh.device_type, torch.is_grad_enabled()
+            return trace(self._model, args, kwargs, device=device, gradients=gradients)
+
+        traced = make()
+        if not traced.attributes:
+            return traced
+
+        def again() -> tuple[Mapping[Place, Any], bool]:
+            second = make()
+            same = training_graph(second).hash == training_graph(traced).hash
+            return second.attributes, same
+
+        counts = counted(self._model, traced.attributes, again)
+        self._state.ignored.update(counts)
+        return dataclasses.replace(traced, counts=counts)
 
     def _pins(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """The user's pins; parameters and buffers stay where an earlier program has them."""
         sizes = self._mesh.mesh.shape
+        known = self._state.tensors
         own = [
             (name, tuple(int(c) for c, n in zip(of_dtensor(tensor.placements), sizes) if n > 1))
-            for name, tensor in self._tiles.items()
+            for name, tensor in known.items()
+            if isinstance(tensor, DTensor)
         ]
-        names = {name for name, _ in own}
-        given = [pin for pin in self._options.pins if not own or pin[0] in names]
+        given = [pin for pin in self._options.pins if not own or pin[0] in known]
         return tuple(own or given)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Call:
-    """One call of a distributed module.
-
-    Attributes:
-        program: the program to run.
-        buffers: DTensors by name; some get new values.
-        names: the tensors passed in.
-        boxes: the boxes that ranks hold of each of them.
-        whole: whether to return whole outputs instead of tiles.
-    """
-
-    program: Program
-    buffers: Mapping[str, DTensor]
-    names: tuple[str, ...]
-    boxes: tuple[Boxes, ...]
-    whole: bool
-
-    def boxes_of_output(self, entry: Entry) -> Boxes:
-        """The boxes in which an output is returned."""
-        place = self.program.placement(entry)
-        sizes = self.program.mesh.mesh.shape
-        return tiles_of(
-            self.program.shape(entry), (WHOLE,) * len(sizes) if self.whole else place, sizes
-        )
+def _settled(tensor: Any) -> Any:
+    """The tensor; a DTensor without sums that are still to be made."""
+    if isinstance(tensor, DTensor) and any(each.is_partial() for each in tensor.placements):
+        places = [Replicate() if each.is_partial() else each for each in tensor.placements]
+        return tensor.redistribute(placements=places)
+    return tensor
 
 
-class _Step(torch.autograd.Function):
-    """A program in torch's autograd graph: tiles of parameters and inputs in, outputs out."""
-
-    @staticmethod
-    def forward(ctx: Any, call: _Call, *given: Any) -> tuple[Any, ...]:
-        """Run the forward pass, and give buffers their new values."""
-        program, traced = call.program, call.program.plan.traced
-        layouts = [program.boxes(name) for name in call.names]
-        moved = program.moved(list(zip(given, call.boxes, layouts)))
-        inputs = {
-            name: tile.clone() if name in traced.mutations else tile
-            for name, tile in zip(call.names, moved)
-        }
-        with _no_autocast(program):
-            saved, made, changed = program.forward(inputs)
-        held = dict(zip(call.names, call.boxes))
-        moves = [(value, program.boxes(name), held[name]) for name, value in changed.items()]
-        for name, value in zip(changed, program.moved(moves)):
-            call.buffers[name].to_local().copy_(value)
-        ctx.call, ctx.saved = call, tuple(saved)
-        ctx.save_for_backward(*saved.values())
-        places = [k for k, output in enumerate(traced.outputs) if output is not None]
-        heads = program.graph.outputs
-        moves = [
-            (value, head.layout.boxes, call.boxes_of_output(output))
-            for value, head, output in zip(made, heads, filter(None, traced.outputs))
-        ]
-        outputs, fixed = [], []
-        known = {id(tensor) for tensor in (*given, *inputs.values())}
-        for k, value in zip(places, program.moved(moves)):
-            outputs.append(value.clone() if id(value) in known else value)
-            known.add(id(outputs[-1]))
-            if k not in traced.differentiable:
-                fixed.append(outputs[-1])
-        ctx.mark_non_differentiable(*fixed)
-        return tuple(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """Run the backward pass."""
-        call: _Call = ctx.call
-        program, traced = call.program, call.program.plan.traced
-        tensors = [k for k, entry in enumerate(traced.outputs) if entry is not None]
-        given = dict(zip(tensors, grads))
-        names, moves = [], []
-        for variable in traced.variables:
-            if variable.kind == "tangent":
-                output = traced.outputs[variable.number]
-                assert output is not None
-                names.append(variable.name)
-                boxes = call.boxes_of_output(output)
-                moves.append((given[variable.number], boxes, program.boxes(variable.name)))
-        tangents = dict(zip(names, program.moved(moves)))
-        moves.clear()
-        saved = dict(zip(ctx.saved, ctx.saved_tensors))
-        ctx.maybe_clear_saved_tensors()  # keeps them if the user retains the graph
-        with _no_autocast(program):
-            gradients = program.backward(saved, tangents)
-        heads = program.graph.gradients
-        wanted = [
-            (k, name, boxes)
-            for k, (name, boxes) in enumerate(zip(call.names, call.boxes))
-            if name in gradients
-        ]
-        moved = program.moved(
-            [(gradients[name], heads[name].layout.boxes, boxes) for _, name, boxes in wanted]
-        )
-        results: list[Any] = [None] * len(call.names)
-        for (k, _, _), gradient in zip(wanted, moved):
-            results[k] = gradient
-        return (None, *results)
-
-
-def _no_autocast(program: Program) -> Any:
-    """Disables autocast: it took effect when the graph was traced."""
-    return torch.autocast(program.mesh.device_type, enabled=False)
+def _draw() -> int:
+    """A seed from torch's generator, so that its seed and state decide a call's numbers."""
+    return int(torch.randint(0, 1 << 62, ()))
 
 
 def _strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -340,16 +338,3 @@ def _text_of(path: Union[str, os.PathLike[str], None]) -> str:
             f"{path}: cannot be read ({error.strerror}); expected a plan that "
             "tofu plan --mesh writes with --format json"
         ) from None
-
-
-def _kind(model: torch.nn.Module, args: Any, kwargs: Any, device: str) -> Any:
-    """A key for everything a trace depends on besides the module's code."""
-    leaves, spec = pytree.tree_flatten((args, kwargs))
-    what = tuple(
-        (tuple(x.shape), x.dtype, x.requires_grad) if isinstance(x, torch.Tensor) else repr(x)
-        for x in leaves
-    )
-    modes = tuple(module.training for module in model.modules())
-    frozen = tuple(parameter.requires_grad for parameter in model.parameters())
-    cast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    return spec, what, modes, frozen, cast

@@ -83,7 +83,6 @@ class Program:
     Args:
         plan: the plan, the same on all ranks.
         mesh: the mesh of devices, of the plan's sizes.
-        seed: seed of random numbers, the same on all ranks.
         compiled: whether torch.compile compiles the calls between exchanges.
 
     Attributes:
@@ -92,11 +91,10 @@ class Program:
         edges: brings what the user holds to the plan's tiles, and back.
         worker: this rank's number among the mesh's devices.
         forward_steps, backward_steps: what the rank runs.
+        is_random: whether an operator draws random numbers.
     """
 
-    def __init__(
-        self, plan: TorchPlan, mesh: DeviceMesh, seed: int = 0, *, compiled: bool = False
-    ) -> None:
+    def __init__(self, plan: TorchPlan, mesh: DeviceMesh, *, compiled: bool = False) -> None:
         self.plan = plan
         self.mesh = mesh
         self.graph = RankGraph(plan)
@@ -105,8 +103,8 @@ class Program:
         self.edges = Exchange(mesh)
         self._moves = functools.cache(self._moved)
         self._compiled = compiled
-        self._seed = seed
-        self._step = 0
+        self._seed = 0
+        self.is_random = any(map(is_random, plan.traced.operators))
         own = self._own
         forward, traced = self._forward_groups(), plan.traced
         heads = own([*self.graph.outputs, *self.graph.mutations.values()])
@@ -166,13 +164,19 @@ class Program:
 
     # --- Running ------------------------------------------------------------------------
 
-    def forward(self, inputs: Mapping[str, Any]) -> tuple[Tiles, list[Any], dict[str, Any]]:
+    def forward(
+        self, inputs: Mapping[str, Any], seed: int = 0
+    ) -> tuple[Tiles, list[Any], dict[str, Any]]:
         """Run the forward pass on this rank's tiles of parameters, buffers and inputs.
+
+        Args:
+            inputs: the tiles.
+            seed: seed of this call's random numbers, the same on all ranks.
 
         Returns the tiles that the backward pass reads, the outputs' tiles, and those of buffers'
         new values.
         """
-        self._step += 1
+        self._seed = seed
         tiles: Tiles = {}
         for variable in self.plan.traced.variables:
             divided = self.graph.variables[variable.name]
@@ -187,14 +191,16 @@ class Program:
         outputs = [self._tile(tiles, each) for each in self.graph.outputs]
         return saved, outputs, {k: self._tile(tiles, v) for k, v in self.graph.mutations.items()}
 
-    def backward(self, saved: Tiles, tangents: Mapping[str, Any]) -> dict[str, Any]:
+    def backward(self, saved: Tiles, tangents: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
         """Run the backward pass; returns gradients by the names of what they are of.
 
         Args:
             saved: tiles that the forward pass saved. It is emptied, so that each is freed after
                 its last use.
             tangents: tiles of the outputs' gradients by name.
+            seed: the forward pass's.
         """
+        self._seed = seed
         tiles: Tiles = {}
         while saved:
             tile, value = saved.popitem()
@@ -234,7 +240,7 @@ class Program:
         if call.seed is None:
             result = call.function(*positional, **named)
         else:
-            with _seeded(f"{self._seed}/{self._step}/{call.seed}"):
+            with _seeded(f"{self._seed}/{call.seed}"):
                 result = call.function(*positional, **named)
         for tile, position in call.makes:
             tiles[tile] = result[position] if isinstance(result, (tuple, list)) else result

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
-from typing import Any, Callable, TypeVar
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Callable, Optional, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
-from torch.distributed.tensor import empty as empty_dtensor
+from torch.utils import _pytree as pytree
 
 from tofu.errors import ConnectionLostError, PlanError, TofuError
+from tofu.torch.start_values import Initialise, initial_values
 
-__all__ = ["agreed", "alike", "check_same_call", "connected", "distribute"]
+__all__ = ["agreed", "alike", "check_same_call", "connected", "distribute", "whole_batch"]
 
 Value = TypeVar("Value")
 
@@ -23,16 +25,25 @@ Value = TypeVar("Value")
 def agreed(compute: Callable[[], Value]) -> Value:
     """Computes a value on rank 0 and returns it on all ranks; an error is raised on all, too."""
     result: list[Any] = [None]
+    own: Optional[Exception] = None
     if dist.get_rank() == 0:
         try:
             result[0] = compute()
         except TofuError as error:
-            result[0] = error
+            result[0] = own = error
+        except Exception as error:  # it may not travel, but the others must not wait for it
+            result[0], own = PlanError(f"rank 0 ended with: {_told(error)}"), error
     dist.broadcast_object_list(result, src=0)
+    if own is not None:
+        raise own
     if isinstance(result[0], TofuError):
         raise result[0]
     value: Value = result[0]
     return value
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, TofuError) else f"{type(error).__name__}: {error}"
 
 
 def alike(compute: Callable[[], Value], identity: Callable[[Value], str], name: str) -> Value:
@@ -43,14 +54,15 @@ def alike(compute: Callable[[], Value], identity: Callable[[Value], str], name: 
         identity: maps equal values to equal texts.
         name: the module's name, for errors.
     """
-    value, error, own_identity = None, None, ""
+    value, own_identity = None, ""
+    error: Optional[Exception] = None
     try:
         value = compute()
         own_identity = identity(value)
-    except TofuError as found:
+    except Exception as found:  # the others must not wait for this rank
         error = found
     every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, (own_identity, None if error is None else str(error)))
+    dist.all_gather_object(every, (own_identity, None if error is None else _told(error)))
     if error is not None:
         raise error
     failed = [(rank, text) for rank, (_, text) in enumerate(every) if text is not None]
@@ -79,8 +91,10 @@ def connected(what: str) -> Iterator[None]:
         ) from error
 
 
-def check_same_call(what: str, kind: str, name: str, device: str) -> None:
-    """Raise PlanError on all ranks unless all call a module with inputs of the same kind.
+def check_same_call(
+    what: str, kind: str, name: str, tensors: Sequence[Any], draw: int, device: str
+) -> int:
+    """Raise PlanError on all ranks unless all make the same call.
 
     Ranks that ran different programs would wait for each other until torch's time-out.
 
@@ -88,57 +102,129 @@ def check_same_call(what: str, kind: str, name: str, device: str) -> None:
         what: the inputs in words.
         kind: a text that is equal for calls that run the same program.
         name: the module's name.
+        tensors: inputs that have the same values on all ranks.
+        draw: a random number.
         device: the type of the mesh's devices.
+
+    Returns:
+        The number that rank 0 has drawn.
     """
     digest = hashlib.sha256(f"{what}/{kind}".encode()).digest()
-    mine = torch.tensor([int.from_bytes(digest[:7], "big")], device=device)
-    every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    values = [_checksum(tensor) for tensor in tensors]
+    joined = zlib.crc32(repr(values).encode())
+    mine = torch.tensor([int.from_bytes(digest[:7], "big"), joined, draw], device=device)
+    gathered = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     with connected(f"rank {dist.get_rank()}: the kind of the call"):
-        dist.all_gather(every, mine)
-    different = [rank for rank, other in enumerate(every) if not torch.equal(other, every[0])]
+        dist.all_gather(gathered, mine)
+    every = [each.tolist() for each in gathered]
+    different = [rank for rank, other in enumerate(every) if other[:2] != every[0][:2]]
     if different:
         calls: list[Any] = [None] * len(every)
-        dist.all_gather_object(calls, what)
-        raise PlanError(
-            f"{name}: rank {different[0]} calls it with {calls[different[0]]}, rank 0 with "
-            f"{calls[0]}; give all ranks the whole batch, in the same mode"
+        dist.all_gather_object(calls, (what, values))
+        raise PlanError(f"{name}: {_difference(different[0], calls)}")
+    return int(every[0][2])
+
+
+def _difference(rank: int, calls: Sequence[tuple[str, list[int]]]) -> str:
+    """Says how a rank's call differs from rank 0's."""
+    (what, values), (first, others) = calls[rank], calls[0]
+    if what != first:
+        return (
+            f"rank {rank} calls it with {what}, rank 0 with {first}; give all ranks the whole "
+            "batch, in the same mode"
         )
+    if values != others:
+        number = [one != other for one, other in zip(values, others)].index(True)
+        return (
+            f"tensor {number} of the call ({what}) has other values on rank {rank} than on rank "
+            "0; give all ranks the same whole batch: join the ranks' own batches with "
+            "tofu.torch.whole_batch, or load data alike, without a DistributedSampler"
+        )
+    return (
+        f"rank {rank} calls it with other arguments that are no tensors, or its attributes, "
+        f"parameters or hooks have changed otherwise than rank 0's ({what}); make the same "
+        "calls and changes on all ranks"
+    )
+
+
+def _checksum(tensor: Any) -> int:
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return zlib.crc32(flat.view(torch.uint8).numpy()) if flat.numel() else 0
+
+
+def whole_batch(batch: Any) -> Any:
+    """Joins the ranks' own batches along the first dimension, on all ranks.
+
+    For loaders that give each rank a part of the batch, as a DistributedSampler does::
+
+        for batch in loader:
+            loss = model(**tofu.torch.whole_batch(batch))
+
+    Args:
+        batch: a tensor, or lists, tuples and dicts of tensors, nested alike on all ranks. Other
+            values, and tensors without dimensions, stay as they are.
+    """
+    return pytree.tree_map(_joined, batch)
+
+
+def _joined(part: Any) -> Any:
+    if not isinstance(part, torch.Tensor) or part.ndim == 0:
+        return part
+    shapes: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(shapes, (tuple(part.shape), part.dtype))
+    if any((shape[1:], kind) != (tuple(part.shape[1:]), part.dtype) for shape, kind in shapes):
+        raise PlanError(
+            f"tofu.torch.whole_batch: ranks have parts of the shapes and types {shapes}; expected "
+            "the same type and shape besides the first dimension"
+        )
+    parts = []
+    for rank, (shape, _) in enumerate(shapes):
+        mine = rank == dist.get_rank()
+        parts.append(part.detach().contiguous() if mine else part.new_empty(shape))
+        with connected(f"rank {dist.get_rank()}: the batch of rank {rank}"):
+            dist.broadcast(parts[-1], src=rank)
+    return torch.cat(parts)
 
 
 def distribute(
-    model: torch.nn.Module, mesh: DeviceMesh, placed: Mapping[str, tuple[Any, ...]]
-) -> dict[str, DTensor]:
+    model: torch.nn.Module,
+    mesh: DeviceMesh,
+    placed: Mapping[str, tuple[Any, ...]],
+    init: Initialise = None,
+) -> None:
     """Replace a module's parameters and buffers by DTensors of rank 0's values.
 
-    Parameters and buffers that are not in `placed` are whole everywhere. On the device ``meta``,
-    their modules' ``reset_parameters`` sets their values, tile by tile.
+    Args:
+        model: the module.
+        mesh: the mesh.
+        placed: placements by name; other parameters and buffers are whole everywhere.
+        init: a function that sets values of parameters on the device ``meta``, see
+            `initial_values`.
 
-    Returns:
-        The DTensors by name.
+    Raises:
+        ConfigError: nothing sets the values of parameters or buffers on the device ``meta``.
     """
-    distributed: dict[int, Any] = {}
-    dtensors: dict[str, DTensor] = {}
-    for name, parameter in model.named_parameters():
-        local = _distributed(parameter.detach(), mesh, _placements(placed, name, mesh))
-        distributed[id(parameter)] = torch.nn.Parameter(
-            local, requires_grad=parameter.requires_grad
-        )
-        dtensors[name] = distributed[id(parameter)]
-    for name, buffer in model.named_buffers():
-        distributed[id(buffer)] = _distributed(buffer, mesh, _placements(placed, name, mesh))
-        dtensors[name] = distributed[id(buffer)]
-    empty = {id(tensor) for tensor in [*model.parameters(), *model.buffers()] if tensor.is_meta}
-    for module in list(model.modules()):
-        own = [
-            t for t in [*module._parameters.values(), *module._buffers.values()] if t is not None
-        ]
+    values: dict[int, Any] = {}
+    names = {id(tensor): name for name, tensor in _named_tensors(model)}
+    for tensor, value in initial_values(model, init):
+        values[id(tensor)] = _distributed(value, mesh, _placements(placed, names[id(tensor)], mesh))
+    for name, tensor in _named_tensors(model):
+        if id(tensor) not in values:
+            placements = _placements(placed, name, mesh)
+            values[id(tensor)] = _distributed(tensor.detach(), mesh, placements)
+        if isinstance(tensor, torch.nn.Parameter):
+            values[id(tensor)] = torch.nn.Parameter(
+                values[id(tensor)], requires_grad=tensor.requires_grad
+            )
+    for module in model.modules():
         for group in (module._parameters, module._buffers):
             for name, tensor in group.items():
                 if tensor is not None:
-                    group[name] = distributed[id(tensor)]
-        if any(id(tensor) in empty for tensor in own) and hasattr(module, "reset_parameters"):
-            module.reset_parameters()
-    return dtensors
+                    group[name] = values[id(tensor)]
+
+
+def _named_tensors(model: torch.nn.Module) -> list[tuple[str, Any]]:
+    return [*model.named_parameters(), *model.named_buffers()]
 
 
 def _placements(
@@ -148,9 +234,5 @@ def _placements(
 
 
 def _distributed(tensor: Any, mesh: DeviceMesh, placements: tuple[Any, ...]) -> DTensor:
-    if tensor.is_meta:
-        return empty_dtensor(
-            *tensor.shape, dtype=tensor.dtype, device_mesh=mesh, placements=placements
-        )
     device = tensor.to(mesh.device_type)
     return distribute_tensor(device, mesh, placements)

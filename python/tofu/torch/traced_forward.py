@@ -1,0 +1,94 @@
+"""Runs a module's forward for a trace, and refuses what the traced graph would not repeat."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from tofu.errors import GraphError
+from tofu.torch.module_state import Place, plain_attributes, set_attributes
+
+__all__ = ["OwnOutputs", "without_other_randomness"]
+
+
+class OwnOutputs:
+    """The forward of a module that is traced: its outputs alias nothing, as graphs have no aliases.
+
+    Attributes:
+        attributes: the attributes that forward has set to other numbers or texts.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        self._forward = module.forward
+        self.attributes: dict[Place, Any] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run forward, and copy outputs that alias inputs or each other."""
+        module = self._module
+        given = [*pytree.tree_leaves((args, kwargs)), *module.parameters(), *module.buffers()]
+        known = {id(each) for each in given}
+        before, kept = plain_attributes(module), {id(t) for t in _kept_tensors(module).values()}
+        outputs = self._forward(*args, **kwargs)
+        after = plain_attributes(module)
+        self.attributes = {p: v for p, v in after.items() if p not in before or before[p] != v}
+        for where, name in self.attributes:  # torch may run forward several times
+            delattr(module.get_submodule(where), name)
+        set_attributes(module, {p: v for p, v in before.items() if p in self.attributes})
+        for (where, name), tensor in _kept_tensors(module).items():
+            if id(tensor) not in kept and tensor.requires_grad:
+                raise GraphError(
+                    f"{type(module).__name__}: forward keeps a tensor as the attribute {name!r} of "
+                    f"{where or 'the module'}, where later code would not find it; return it "
+                    "with the outputs instead"
+                )
+
+        def own(value: Any) -> Any:
+            if isinstance(value, torch.Tensor) and (id(value) in known or value._is_view()):
+                return value.clone()
+            known.add(id(value))
+            return value
+
+        return pytree.tree_map(own, outputs)
+
+
+def _kept_tensors(model: torch.nn.Module) -> dict[Place, Any]:
+    """The tensors that modules have as attributes, besides parameters and buffers."""
+    return {
+        (where, name): value
+        for where, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor) and name not in _computed_before(module)
+    }
+
+
+def _computed_before(module: torch.nn.Module) -> set[str]:
+    """The attributes that torch's hooks set before forward, such as those of a weight norm."""
+    return {str(getattr(hook, "name", "")) for hook in module._forward_pre_hooks.values()}
+
+
+# Modules of random numbers besides torch's, and how to get and set their states.
+_STATES = {"random": ("getstate", "setstate"), "numpy.random": ("get_state", "set_state")}
+
+
+@contextlib.contextmanager
+def without_other_randomness(name: str) -> Iterator[None]:
+    """Raises GraphError if Python's or NumPy's random numbers are drawn, and restores their state.
+
+    Their values would be the same in all calls of the traced program.
+    """
+    known = {k: sys.modules[k] for k in _STATES if k in sys.modules}
+    before = {k: getattr(module, _STATES[k][0])() for k, module in known.items()}
+    yield
+    for k, module in known.items():
+        if repr(getattr(module, _STATES[k][0])()) != repr(before[k]):
+            getattr(module, _STATES[k][1])(before[k])
+            raise GraphError(
+                f"{name}: forward draws numbers of Python's module {k}, which a planned call would "
+                "not draw again; draw them outside and pass them as arguments, or use torch's"
+            )
