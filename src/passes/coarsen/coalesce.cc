@@ -29,7 +29,7 @@ class Coalescer {
   CoarseGraph Run() {
     FindUpdates();
     MergeElementwise();
-    MergeParametersWithGradients();
+    MergeVariablesWithGradients();
     MergeRepeats();
     MergeTimesteps();
     NumberTensors();
@@ -104,14 +104,12 @@ class Coalescer {
     }
   }
 
-  // The tiles of a gradient update those of its parameter, or of its state, in place.
-  void MergeParametersWithGradients() {
-    const auto tie = [&](const std::string& name, int entry, bool only_parameters) {
+  // The tiles of a gradient update those of its parameter, or of its state, in place. An
+  // input's gradient has the input's tiles: whoever made the input goes on with them.
+  void MergeVariablesWithGradients() {
+    const auto tie = [&](const std::string& name, int entry) {
       const auto it = variables_.find(name);
-      if (it == variables_.end()) return;
-      const Node& variable = graph_.nodes[EntryNode(it->second)];
-      if (only_parameters && VariableRole(variable) != "parameter") return;
-      Merge(it->second, entry, Tie::Reason::kParameter);
+      if (it != variables_.end()) Merge(it->second, entry, Tie::Reason::kParameter);
     };
     const auto tie_apart = [&](const std::string& name, int entry) {
       const auto own = own_.find(name);
@@ -123,15 +121,15 @@ class Coalescer {
       const int entry = graph_.entry_id(graph_.heads[i]);
       const std::string weight = RoleTarget(role, "gradient:");
       if (options_.updates != UpdateTies::kNone || !tie_apart(weight, entry)) {
-        tie(weight, entry, true);
+        tie(weight, entry);
       }
-      tie(RoleTarget(role, "update:"), entry, false);
-      tie(RoleTarget(role, "aux:"), entry, false);
+      tie(RoleTarget(role, "update:"), entry);
+      tie(RoleTarget(role, "aux:"), entry);
     }
     for (const auto& [name, entry] : variables_) {
       const std::string weight =
           RoleTarget(VariableRole(graph_.nodes[EntryNode(entry)]), "state:");
-      if (!tie_apart(weight, entry)) tie(weight, entry, false);
+      if (!tie_apart(weight, entry)) tie(weight, entry);
     }
   }
 

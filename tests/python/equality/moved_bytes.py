@@ -16,9 +16,23 @@ from mxnet.ndarray.ndarray import _DTYPE_MX_TO_NP
 
 from tofu.planner.compile_plan import Compiled
 
-__all__ = ["expected_bytes", "moved_bytes"]
+__all__ = ["expected_bytes", "moved_bytes", "wrong_bytes"]
 
 _OWN = ("_tofu_publish", "_tofu_multifetch", "_tofu_retire")
+
+
+def wrong_bytes(compiled: Compiled) -> str:
+    """What is wrong with the bytes that workers read from each other; "" if nothing is.
+
+    They read less than the plan says where it has copies of a tensor that nobody reads, and where
+    MXNet copies: an array once for all nodes of a worker, which the plan counts for each.
+    """
+    moved, expected = moved_bytes(compiled), expected_bytes(compiled)
+    tensors = compiled.plan.tensors
+    may_be_less = compiled.fetch != "multifetch" or any(-1 in each.cuts for each in tensors)
+    if moved == expected or (moved < expected and may_be_less):
+        return ""
+    return f"workers read {moved} bytes from each other, the plan says {expected}"
 
 
 def expected_bytes(compiled: Compiled) -> int:

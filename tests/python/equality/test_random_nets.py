@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from . import random_nets
+from . import moved_bytes, random_nets
 from .random_nets import judge, supervise
 from .random_nets.draw import DIVIDING, FIRST_ODD, HABITS, SMOOTH, draw
 from .random_nets.kinds import BATCHES, KINDS, ODD, WORKERS
@@ -41,14 +41,16 @@ def fails(record):
     """Whether MXNet fails by itself, in float32 in oneDNN.
 
     It does where weights in oneDNN's blocks meet a view, and at times in transposed convolutions,
-    whose gradient it writes before there is memory for it. A crash has either reason.
+    whose gradient it writes before there is memory for it. A crash has either reason. Some nets
+    train towards values that float32 does not have.
     """
     if not record["status"].startswith("plain"):
         return False
     if record["status"] == "plain crashes":
         return draw(record["seed"]).dtype == "float32"
     transposed = any(node.kind == "transposed" for node in draw(record["seed"]).nodes)
-    return transposed or "Check failed: !is_view" in record["reason"]
+    texts = ("Check failed: !is_view", "training overflows single precision")
+    return transposed or any(text in record["reason"] for text in texts)
 
 
 def draw_text(record):
@@ -153,8 +155,8 @@ def test_finds_a_wrong_update(monkeypatch):
 
 @pytest.mark.parametrize("fetch", ["plain", "multifetch"])
 def test_finds_bytes_that_the_plan_does_not_count(fetch, monkeypatch):
-    original = judge.expected_bytes
-    monkeypatch.setattr(judge, "expected_bytes", lambda compiled: original(compiled) - 4)
+    original = moved_bytes.expected_bytes
+    monkeypatch.setattr(moved_bytes, "expected_bytes", lambda compiled: original(compiled) - 4)
     record = judge.attempt(0, lambda: dataclasses.replace(SMALL, fetch=fetch))
     assert record["status"] == "unequal"
     assert "bytes from each other, the plan says" in record["reason"]

@@ -1,10 +1,11 @@
 """Every reduced model of tofu.models trains partitioned as it does whole.
 
 Runs over 2, 3, 4 and 8 workers with MultiFetch, and compares losses, the gradients of the
-first step, and weights and running statistics after several steps. A sample runs with the
-other tests; the rest takes minutes with ``pytest --full``.
+first step, and weights and running statistics after several steps; then with odd sizes over
+2, 3, 5, 6 and 7. A sample runs with the other tests; the rest takes minutes with ``pytest --full``.
 """
 
+import dataclasses
 import functools
 
 import mxnet as mx
@@ -15,6 +16,9 @@ from mxnet.gluon import nn
 
 import tofu
 from tofu import models
+from tofu.gluon.session.session import looking
+
+from .moved_bytes import wrong_bytes
 
 WORKERS = (2, 3, 4, 8)
 STEPS = 3
@@ -22,9 +26,30 @@ STEPS = 3
 # few elements of its gradients. For these nets, compare the norm of the difference, after one step.
 DEEP = ("vgg-16", "wresnet-152-10")
 DEEP_TOLERANCE = 1e-3
+# Inputs of the odd WResNet that differ by a millionth change its serial gradients by 0.5%.
+ODD_DEEP_TOLERANCE = 6e-3
 # One model for each reduced version.
 STRUCTURES = {(m.factory, repr(m.reduced)): m.name for m in models.MODELS.values()}
 SAMPLE = {"mlp": 8, "rnn-10-8k": 3, "wresnet-152-10": 4, "transformer": 4, "gpt-24": 2}
+ODD_WORKERS = (2, 3, 5, 6, 7)
+ODD_SAMPLE = {"mlp": 7, "rnn-10-8k": 5, "wresnet-152-10": 3, "gpt-24": 7}
+# What replaces the options and inputs of a reduced model; batches are of 15, or 7 of large images.
+ODD = {
+    "wresnet-152-10": ({"classes": 13}, {"data": (3, 35, 35)}),
+    "rnn-10-8k": ({"hidden": 33, "classes": 13}, {"data": (3, 17)}),
+    "alexnet": ({"classes": 13}, {"data": (3, 95, 95)}),
+    "vgg-16": ({"filters": (9, 15), "classes": 13}, {"data": (3, 35, 35)}),
+    "densenet-121": ({"growth": 7, "classes": 13}, {}),
+    "mlp": ({"hidden": 33, "classes": 13}, {"data": (25,)}),
+    "transformer": (
+        {"units": 35, "heads": 5, "positions": 9, "vocabulary": 51, "hidden": 129},
+        {"source": (9,), "mask": (9,), "target": (9,), "label": (9,)},
+    ),
+    "gpt-24": (
+        {"units": 35, "heads": 5, "positions": 9, "vocabulary": 51},
+        {"tokens": (9,), "label": (9,)},
+    ),
+}
 # All numbers of workers divide 24; images of some are large, or their dense layers.
 BATCH_SIZES = {"alexnet": 8, "densenet-121": 8, "vgg-16": 8}
 # Models that also run in double precision; the others create constants, for which MXNet uses
@@ -42,17 +67,29 @@ def dtypes(name):
 
 
 def cases():
-    for name in STRUCTURES.values():
-        for workers in WORKERS:
-            marks = () if SAMPLE.get(name) == workers else pytest.mark.whole
-            for dtype in dtypes(name):
-                yield pytest.param(name, workers, dtype, marks=marks)
+    for odd, counts, sample in ((False, WORKERS, SAMPLE), (True, ODD_WORKERS, ODD_SAMPLE)):
+        for name in STRUCTURES.values():
+            for workers in counts:
+                marks = () if sample.get(name) == workers else pytest.mark.whole
+                for dtype in dtypes(name):
+                    shown = f"{name}-{workers}-{dtype}{'-odd' * odd}"
+                    yield pytest.param(name, workers, dtype, odd, marks=marks, id=shown)
 
 
-def batch(model, dtype, seed):
+def sized(name, odd):
+    """The model, and its batch size."""
+    model, size = models.find(name), BATCH_SIZES.get(name, 24)
+    if odd:
+        options, inputs = ODD[name]
+        old, size = model.reduced, 7 if name in BATCH_SIZES else 15
+        new = models.Size({**old.options, **options}, {**old.inputs, **inputs})
+        model = dataclasses.replace(model, reduced=new)
+    return model, size
+
+
+def batch(model, size, dtype, seed):
     """Random inputs of the shapes that the model expects, its label last."""
-    random = np.random.RandomState(seed)
-    options, size = model.reduced.options, BATCH_SIZES.get(model.name, 24)
+    random, options = np.random.RandomState(seed), model.reduced.options
     arrays = []
     for name, shape in model.reduced.inputs.items():
         shape = (size, *shape)
@@ -72,11 +109,11 @@ def without_dropout(block):
         block._rate = 0
 
 
-def train(name, dtype):
+def train(name, dtype, odd):
     """Losses, first gradients, and final parameters of a training run from a fixed start."""
     mx.random.seed(7)
     np.random.seed(7)
-    model = models.find(name)
+    model, size = sized(name, odd)
     net = models.create_block(model, reduced=True)
     net.apply(without_dropout)
     net.initialize(mx.init.Xavier(magnitude=2))
@@ -85,7 +122,7 @@ def train(name, dtype):
     loss_of, losses, gradients = gluon.loss.SoftmaxCrossEntropyLoss(), [], {}
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05, "momentum": 0.9})
     for step in range(1 if dtype == "float32" and name in DEEP else STEPS):
-        *inputs, labels = batch(model, dtype, step)
+        *inputs, labels = batch(model, size, dtype, step)
         with autograd.record():
             loss = loss_of(net(*inputs), labels)
         loss.backward()
@@ -110,30 +147,34 @@ def assert_close(found, expected, tolerance):
         np.testing.assert_allclose(found[key], value, rtol=0, atol=slack, err_msg=key)
 
 
-def assert_close_in_norm(found, expected):
+def assert_close_in_norm(found, expected, tolerance):
     assert found.keys() == expected.keys()
     for key, value in expected.items():
         distance = np.linalg.norm(found[key] - value)
-        assert distance <= DEEP_TOLERANCE * np.linalg.norm(value), (key, distance)
+        assert distance <= tolerance * np.linalg.norm(value), (key, distance)
 
 
 # Some sizes do not divide by three.
 @pytest.mark.filterwarnings("ignore:tofu. .* no dimension of")
-@pytest.mark.parametrize(("name", "workers", "dtype"), list(cases()))
-def test_whole_and_partitioned_are_equal(name, workers, dtype, capsys):
-    losses, gradients, weights = serial(name, dtype)
+@pytest.mark.parametrize(("name", "workers", "dtype", "odd"), list(cases()))
+def test_whole_and_partitioned_are_equal(name, workers, dtype, odd, capsys):
+    losses, gradients, weights = serial(name, dtype, odd)
     assert np.ptp(losses) > 0 or len(losses) == 1
     assert all(each.any() for each in gradients.values())
+    made = []
     tofu.enable(workers=workers, device="cpu", fetch="multifetch")
     try:
-        found_losses, found_gradients, found_weights = train(name, dtype)
+        with looking(compiled=made.append):
+            found_losses, found_gradients, found_weights = train(name, dtype, odd)
     finally:
         tofu.disable()
+    assert made and not any(map(wrong_bytes, made)), [*map(wrong_bytes, made)]
     assert f"over {workers} workers" in "".join(capsys.readouterr())
     np.testing.assert_allclose(found_losses, losses, rtol=TOLERANCES[dtype])
     if dtype == "float32" and name in DEEP:
-        assert_close_in_norm(found_gradients, gradients)
-        assert_close_in_norm(found_weights, weights)
+        tolerance = ODD_DEEP_TOLERANCE if odd else DEEP_TOLERANCE
+        assert_close_in_norm(found_gradients, gradients, tolerance)
+        assert_close_in_norm(found_weights, weights, tolerance)
         return
     assert_close(found_gradients, gradients, TOLERANCES[dtype])
     assert_close(found_weights, weights, TOLERANCES[dtype])
