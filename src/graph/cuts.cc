@@ -1,5 +1,6 @@
 #include "graph/cuts.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "graph/box.h"
@@ -19,8 +20,11 @@ class Enumerator {
         limit_(limit),
         cuts_(given.size(), kReplicated) {}
 
+  // Only if nothing else is possible, what is given is cut unevenly without need.
   std::vector<Cuts> Run(bool* complete) {
     Step(0);
+    may_be_uneven_ = true;
+    if (found_.empty()) Step(0);
     *complete = complete_;
     return std::move(found_);
   }
@@ -34,6 +38,15 @@ class Enumerator {
     extents_.Undo(candidate, parts_[step]);
   }
 
+  // Whether a step may cut what is given: evenly, or if it cuts nothing evenly.
+  bool MayCut(int given, int parts) const {
+    if (!extents_.CanCut(given, parts)) return false;
+    if (may_be_uneven_ || extents_.CutsEvenly(given, parts)) return true;
+    return std::none_of(candidates_.begin(), candidates_.end(), [&](int candidate) {
+      return extents_.CutsEvenly(candidate, parts);
+    });
+  }
+
   void Step(size_t step) {
     if (!complete_) return;
     if (step == given_.size()) {
@@ -43,8 +56,7 @@ class Enumerator {
     }
     const int given = given_[step];
     if (given != kFree) {
-      const bool can = given == kReplicated || extents_.CanCut(given, parts_[step]);
-      if (can) Take(step, given);
+      if (given == kReplicated || MayCut(given, parts_[step])) Take(step, given);
       return;
     }
     const size_t before = found_.size();
@@ -68,6 +80,7 @@ class Enumerator {
   const size_t limit_;
   Cuts cuts_;
   bool complete_ = true;
+  bool may_be_uneven_ = false;
   std::vector<Cuts> found_;
 };
 

@@ -1,6 +1,8 @@
 #include "graph/tile_grid.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "graph/box.h"
 
@@ -25,18 +27,10 @@ std::vector<int> Decode(uint64_t nesting) {
   return parts;
 }
 
-}  // namespace
-
-void GridSide::Cut(int parts) {
-  parts_ *= parts;
-  if (nesting_ == 0) return;
-  const int width = 2 * BitWidth(static_cast<uint64_t>(parts)) - 1;
-  nesting_ = nesting_ << width | static_cast<uint64_t>(parts);
-}
-
-std::vector<int64_t> GridSide::Ends() const {
-  std::vector<Range> tiles = {{0, extent_}};
-  for (int parts : Decode(nesting_)) {
+// The ends of the tiles of [0, extent) that these cuts leave.
+std::vector<int64_t> EndsOf(int64_t extent, const std::vector<int>& cuts) {
+  std::vector<Range> tiles = {{0, extent}};
+  for (int parts : cuts) {
     std::vector<Range> pieces;
     for (const Range& tile : tiles) {
       for (int digit = 0; digit < parts; ++digit) {
@@ -48,6 +42,26 @@ std::vector<int64_t> GridSide::Ends() const {
   std::vector<int64_t> ends;
   for (const Range& tile : tiles) ends.push_back(tile.end);
   return ends;
+}
+
+}  // namespace
+
+void GridSide::Cut(int parts) {
+  parts_ *= parts;
+  if (nesting_ == 0) return;
+  const int width = 2 * BitWidth(static_cast<uint64_t>(parts)) - 1;
+  nesting_ = nesting_ << width | static_cast<uint64_t>(parts);
+}
+
+const std::vector<int64_t>& GridSide::Ends() const {
+  constexpr size_t kMaxKnown = 4096;
+  static const std::vector<int64_t> kRegular;
+  thread_local std::map<std::pair<int64_t, uint64_t>, std::vector<int64_t>> known;
+  if (IsRegular()) return kRegular;
+  if (known.size() > kMaxKnown) known.clear();
+  const auto [ends, is_new] = known.try_emplace({extent_, nesting_});
+  if (is_new) ends->second = EndsOf(extent_, Decode(nesting_));
+  return ends->second;
 }
 
 int64_t GridSide::MostShared(int64_t begin, int64_t end,

@@ -28,13 +28,13 @@ class GridSide {
 
   // For each interval [begin[i], end[i]), the most that it shares with one tile.
   template <typename Bounds>
-  std::vector<int64_t> MostShared(const Bounds& begin, const Bounds& end) const {
-    const std::vector<int64_t> tile_ends = IsRegular() ? std::vector<int64_t>() : Ends();
-    std::vector<int64_t> most;
+  void MostShared(const Bounds& begin, const Bounds& end,
+                  std::vector<int64_t>* most) const {
+    const std::vector<int64_t>& tile_ends = Ends();
+    most->clear();
     for (size_t i = 0; i < begin.size(); ++i) {
-      most.push_back(MostShared(begin[i], end[i], tile_ends));
+      most->push_back(MostShared(begin[i], end[i], tile_ends));
     }
-    return most;
   }
 
   bool operator==(const GridSide& other) const {
@@ -45,7 +45,8 @@ class GridSide {
  private:
   // Whether tiles end at the multiples of one size, or no one knows where.
   bool IsRegular() const { return extent_ % parts_ == 0 || nesting_ == 0; }
-  std::vector<int64_t> Ends() const;
+  // Nothing if they are regular. Valid until the next call for another side.
+  const std::vector<int64_t>& Ends() const;
   int64_t MostShared(int64_t begin, int64_t end,
                      const std::vector<int64_t>& tile_ends) const;
 

@@ -185,12 +185,15 @@ class Coalescer {
       const int entry = graph_.entry_id({node, i});
       if (!used_[entry]) continue;
       live = true;
-      slots.push_back({true, i, coarse_.tensor_class[entry]});
+      slots.push_back({true, false, i, coarse_.tensor_class[entry]});
     }
     // An operator that nothing reads is not computed, so it reads nothing either.
     for (size_t i = 0; live && i < n.inputs.size(); ++i) {
       const int entry = graph_.entry_id(n.inputs[i]);
-      slots.push_back({false, static_cast<int>(i), coarse_.tensor_class[entry]});
+      const bool is_parameter =
+          VariableRole(graph_.nodes[n.inputs[i].node]) == "parameter";
+      slots.push_back(
+          {false, is_parameter, static_cast<int>(i), coarse_.tensor_class[entry]});
     }
     return slots;
   }
@@ -205,7 +208,8 @@ class Coalescer {
     }
     std::vector<int> key = {signatures_[node]};
     for (const OpSlot& slot : slots) {
-      key.insert(key.end(), {slot.is_output ? 1 : 0, slot.index, slot.tensor_class});
+      key.insert(key.end(), {slot.is_output ? 1 : 0, slot.index, slot.tensor_class,
+                             slot.reads_parameter ? 1 : 0});
     }
     return key;
   }

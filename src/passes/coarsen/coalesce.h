@@ -16,7 +16,7 @@
 //                the classes of the one that it repeats.
 // Invariants: all tensors of a class have one shape; all operators of a class
 //             have one row, one shape and dtype at each slot, and tensors of the
-//             same classes, and therefore equal costs.
+//             same classes, parameters or not, and therefore equal costs.
 // Errors:     none.
 // Position:   after group, before search.
 // Complexity: O((N + E) log N), N nodes, E edges.
@@ -40,6 +40,7 @@ struct TensorClass {
 // that it produces and that another operator or a head reads.
 struct OpSlot {
   bool is_output = false;
+  bool reads_parameter = false;  // itself, not a tensor that is cut like it
   int index = 0;
   int tensor_class = 0;
 };

@@ -393,6 +393,7 @@ int64_t TileOverlap::Most(const TileGrid& tiles) {
 
 int64_t TileOverlap::Sum(const Component& component, const TileGrid& tiles) const {
   thread_local std::vector<Lengths> lengths;  // as in Sum() of boxes
+  thread_local std::vector<int64_t> shared;
   size_t count = component.dims.size();
   if (lengths.size() < count) lengths.resize(count);
   for (size_t k = 0; k < count; ++k) {
@@ -400,8 +401,12 @@ int64_t TileOverlap::Sum(const Component& component, const TileGrid& tiles) cons
     const Intervals& dim = boxes_.dims[d];
     Lengths& most = lengths[k];
     most.steps = dim.steps & ~boxes_.first_only;
+    if (most.steps == dim.steps) {
+      tiles.side(d).MostShared(dim.begin, dim.end, &most.values);
+      continue;
+    }
+    tiles.side(d).MostShared(dim.begin, dim.end, &shared);
     most.values.clear();
-    const std::vector<int64_t> shared = tiles.side(d).MostShared(dim.begin, dim.end);
     for (int i : *Project(dim.steps, dim.steps, boxes_.first_only, boxes_.parts)) {
       most.values.push_back(shared[static_cast<size_t>(i)]);
     }

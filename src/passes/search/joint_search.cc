@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "passes/search/patterns.h"
+
 namespace tofu {
 namespace {
 
@@ -16,10 +18,10 @@ constexpr int64_t kMaxNodes = 16;
 constexpr size_t kMaxProfiles = 1 << 11;
 constexpr int64_t kProfileNodes = 4;
 constexpr int kMaskRounds = 48;
-// Rounds in which profiles are told apart, over so many steps.
-constexpr int kMaxRefinements = 20;
-constexpr size_t kMaxRefinedSteps = 3;
-// Additions for one elimination where few rounds are left.
+// Rounds in which profiles are told apart, and the most steps that may trade places.
+constexpr int kMaxRefinements = 40;
+constexpr int kMaxTradingSteps = 3;
+// Additions for one elimination where few rounds are left, or fewer do not do.
 constexpr double kKnownWork = 4e8;
 // The gap above which that is hopeless: too many profiles would be left.
 constexpr double kMaxRestrictedGap = 0.005;
@@ -81,7 +83,9 @@ class JointSearch {
   // Tells the cuts of the profiles apart that the bound's optimum chose, and solves
   // again, until it is a plan.
   void Refine() {
-    if (chosen_.tensors.empty() || given_.tensors[0].size() > kMaxRefinedSteps) return;
+    if (chosen_.tensors.empty() || MostTrading(searcher_->parts()) > kMaxTradingSteps) {
+      return;
+    }
     ExactProfiles exact;
     SearchOptions options = ProfileSearch(options_.deadline);
     options.exact = &exact;
@@ -97,7 +101,7 @@ class JointSearch {
       const bool is_new = searcher_->TellApart(chosen_, &exact);
       if (!is_new && (round > 0 || options_.known == nullptr)) return;
       result_.known = searcher_->KnownOf(exact);
-      SearchResult found = searcher_->Search(given_, options);
+      SearchResult found = SearchHarder(&options);
       if (found.status == EliminateStatus::kTooBig) return;
       result_.lower_bound = std::max(result_.lower_bound, found.lower_bound);
       chosen_ = found.cuts;
@@ -105,6 +109,17 @@ class JointSearch {
       if (searcher_->TellApart(chosen_, &seen) || found.cost > Best()) continue;
       result_.found = std::move(found);
     }
+  }
+
+  // By a larger elimination, once a smaller one does not do.
+  SearchResult SearchHarder(SearchOptions* options) {
+    SearchResult found = searcher_->Search(given_, *options);
+    if (found.status == EliminateStatus::kTooBig &&
+        options->elimination_work < kKnownWork) {
+      options->elimination_work = kKnownWork;
+      found = searcher_->Search(given_, *options);
+    }
+    return found;
   }
 
   // False if the problem is too large.

@@ -129,6 +129,16 @@ bool HasOneOrder(const Cuts& profile, const std::vector<int>& parts) {
   return true;
 }
 
+int MostTrading(const std::vector<int>& parts) {
+  int most = 0;
+  int trading = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    trading = i > 0 && parts[i] == parts[i - 1] ? trading + 1 : 1;
+    most = std::max(most, trading);
+  }
+  return most;
+}
+
 std::vector<Cuts> TensorPatterns(const Shape& shape, const Cuts& given,
                                  const Restrictions& restrictions, bool may_be_whole,
                                  const PatternOptions& options, bool* complete) {

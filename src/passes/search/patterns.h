@@ -40,6 +40,9 @@ Cuts PatternOf(Cuts cuts, const std::vector<int>& parts, size_t ordered);
 // Whether only one order of cuts has this profile: equal steps cut the same.
 bool HasOneOrder(const Cuts& profile, const std::vector<int>& parts);
 
+// The most neighbouring steps that may trade places.
+int MostTrading(const std::vector<int>& parts);
+
 std::vector<Cuts> TensorPatterns(const Shape& shape, const Cuts& given,
                                  const Restrictions& restrictions, bool may_be_whole,
                                  const PatternOptions& options, bool* complete);

@@ -92,7 +92,7 @@ Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
                           const CoarseGraph& coarse, const ClassCuts& cuts,
                           const std::vector<int>& parts, const TimeModel& model,
                           const TileShares& shares) {
-  const TimeCost time(graph, table, coarse, model, parts, shares);
+  const TimeCost time(graph, table, model, parts, shares);
   Prediction found = Nothing(time);
   for (size_t p = 0; p < coarse.operators.size(); ++p) {
     AddClass(table, coarse, cuts, p, time, &found);

@@ -77,6 +77,17 @@ std::vector<Cuts> Mixed(const PatternOptions& options, const std::vector<Cuts>* 
   return all;
 }
 
+// Which of `all` each of the first `count` of `some` is, in their common order.
+std::vector<size_t> Positions(const std::vector<Cuts>& some, size_t count,
+                              const std::vector<Cuts>& all) {
+  std::vector<size_t> positions;
+  for (size_t at = 0; positions.size() < count; ++at) {
+    TOFU_CHECK(at < all.size()) << "a profile that is none of " << all.size();
+    if (all[at] == some[positions.size()]) positions.push_back(at);
+  }
+  return positions;
+}
+
 Matrix Rows(const Matrix& matrix, size_t count, const std::vector<size_t>& kept) {
   const size_t width = matrix.size() / count;
   Matrix rows;
@@ -193,12 +204,18 @@ const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
   const Shape& shape = coarse_.tensors[tensor_class].shape;
   bool complete = true;
   TensorChoices choices;
-  choices.id = static_cast<int>(tensors_.size());
   choices.alternatives =
       TensorCuts(tensor_class, given, limit, &choices.num_patterns, &complete);
   if (!complete) return nullptr;
   TOFU_CHECK(!choices.alternatives.empty())
       << "tensor class " << tensor_class << " has no cuts";
+  if (given.exact != nullptr) {
+    choices.profiles = Tensor(tensor_class, given.AllProfiles(), limit);
+    if (choices.profiles == nullptr) return nullptr;
+    choices.of_profiles = Positions(choices.alternatives, choices.num_patterns,
+                                    choices.profiles->alternatives);
+  }
+  choices.id = static_cast<int>(tensors_.size());
   for (size_t i = 0; i < choices.alternatives.size(); ++i) {
     const Cuts& cuts = choices.alternatives[i];
     choices.by_step.push_back(i < choices.num_patterns ? GroupTiles()
@@ -227,12 +244,18 @@ SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Given& given,
   }
   bool complete = true;
   Splits splits;
-  splits.id = static_cast<int>(splits_.size() + following_.size());
   splits.alternatives =
       OperatorCuts(op_class, given, limit, &splits.num_patterns, &complete);
   if (!complete) return nullptr;
   TOFU_CHECK(!splits.alternatives.empty())
       << "operator class " << op_class << " has no way to split";
+  if (given.exact != nullptr) {
+    splits.profiles = SplitsOf(op_class, given.AllProfiles(), limit);
+    if (splits.profiles == nullptr) return nullptr;
+    splits.of_profiles = Positions(splits.alternatives, splits.num_patterns,
+                                   splits.profiles->alternatives);
+  }
+  splits.id = static_cast<int>(splits_.size() + following_.size());
   return &splits_.emplace(key, std::move(splits)).first->second;
 }
 
@@ -274,8 +297,11 @@ int64_t SearchTables::CellsToFill(const std::vector<Given>& given,
       const TensorChoices& tensor = *tensors[slot.tensor_class];
       SetSlotKey(slot, *splits, tensor);
       if (matrices_.count(key_) > 0 || !counted.insert(key_).second) continue;
-      cells +=
-          static_cast<int64_t>(splits->alternatives.size() * tensor.alternatives.size());
+      size_t new_cells = splits->alternatives.size() * tensor.alternatives.size();
+      if (ProfileMatrix(slot, *splits, tensor) != nullptr) {
+        new_cells -= splits->num_patterns * tensor.num_patterns;
+      }
+      cells += static_cast<int64_t>(new_cells);
     }
   }
   return cells;
@@ -379,43 +405,66 @@ void SearchTables::SetSlotKey(const OpSlot& slot, const Splits& splits,
                model_.MayOverlap(slot) ? 1 : 0});
 }
 
+const SearchTables::Matrix* SearchTables::ProfileMatrix(const OpSlot& slot,
+                                                        const Splits& splits,
+                                                        const TensorChoices& tensor) {
+  if (splits.profiles == nullptr || tensor.profiles == nullptr) return nullptr;
+  SetSlotKey(slot, *splits.profiles, *tensor.profiles);
+  const auto found = matrices_.find(key_);
+  return found == matrices_.end() ? nullptr : &found->second;
+}
+
 const SearchTables::Matrix& SearchTables::SlotMatrix(int op_class, const OpSlot& slot,
                                                      Splits* splits,
                                                      const TensorChoices& tensor) {
   SetSlotKey(slot, *splits, tensor);
   Matrix& matrix = matrices_[key_];
   if (!matrix.empty()) return matrix;
+  const Matrix* known = ProfileMatrix(slot, *splits, tensor);
   const int node = coarse_.operators[op_class].nodes[0];
   if (splits->regions.empty()) MakeRegions(node, splits);
   matrix.reserve(splits->regions.size() * tensor.tiles.size());
   for (size_t split = 0; split < splits->regions.size(); ++split) {
-    AddSlotCosts(node, slot, *splits, split, tensor, &matrix);
+    AddSlotCosts(node, slot, *splits, split, tensor, known, &matrix);
   }
   return matrix;
 }
 
 void SearchTables::MakeRegions(int node, Splits* splits) const {
   splits->regions.reserve(splits->alternatives.size());
-  if (!AreAllOrdered()) splits->last.reserve(splits->alternatives.size());
+  const Splits* profiles = splits->profiles;
+  const bool are_known = profiles != nullptr && !profiles->regions.empty();
   for (size_t i = 0; i < splits->alternatives.size(); ++i) {
     const Cuts& cuts = splits->alternatives[i];
-    splits->regions.emplace_back(graph_, table_, node, Ordered(cuts), parts_);
-    if (!AreAllOrdered()) splits->last.emplace_back(graph_, table_, node, cuts, parts_);
-    splits->by_step.push_back(i < splits->num_patterns
-                                  ? model_.SplitOfPattern(node, splits->last.back(), cuts)
-                                  : model_.SplitByStep(node, cuts));
+    const bool is_pattern = i < splits->num_patterns;
+    splits->regions.push_back(
+        are_known && is_pattern
+            ? profiles->regions[splits->of_profiles[i]]
+            : std::make_shared<OperatorRegions>(graph_, table_, node, cuts, parts_));
+    if (AreSomeOrdered()) {
+      splits->first.emplace_back(graph_, table_, node, Ordered(cuts), parts_);
+    }
+    splits->by_step.push_back(
+        is_pattern ? model_.SplitOfPattern(node, *splits->regions.back(), cuts)
+                   : model_.SplitByStep(node, cuts));
   }
 }
 
 void SearchTables::AddSlotCosts(int node, const OpSlot& slot, const Splits& splits,
                                 size_t split, const TensorChoices& tensor,
-                                Matrix* matrix) const {
+                                const Matrix* known, Matrix* matrix) const {
   const TimedSplit& by_step = splits.by_step[split];
-  const OperatorRegions& all =
-      AreAllOrdered() ? splits.regions[split] : splits.last[split];
+  const OperatorRegions& all = *splits.regions[split];
+  const bool is_pattern = split < splits.num_patterns;
   std::optional<TileOverlap> overlap;
   for (size_t c = 0; c < tensor.alternatives.size(); ++c) {
-    if (split >= splits.num_patterns && c >= tensor.num_patterns) {
+    if (known != nullptr && is_pattern && c < tensor.num_patterns) {
+      const size_t row = splits.of_profiles[split];
+      const size_t width = tensor.profiles->alternatives.size();
+      matrix->push_back((*known)[row * width + tensor.of_profiles[c]]);
+      continue;
+    }
+    if (!is_pattern && c >= tensor.num_patterns) {
       matrix->push_back(model_.SlotCost(node, slot, {all, by_step},
                                         {tensor.tiles[c], tensor.by_step[c]}));
       continue;
@@ -432,11 +481,11 @@ void SearchTables::AddSlotCosts(int node, const OpSlot& slot, const Splits& spli
 int64_t SearchTables::LeastBytes(int node, const OpSlot& slot, const Splits& splits,
                                  size_t split, const TensorChoices& tensor, size_t c,
                                  TileOverlap* overlap) const {
-  const OperatorRegions& last = splits.last[split];
+  const OperatorRegions& last = *splits.regions[split];
   const TileGrid& grid = tensor.grids[c];
   int64_t shared = overlap->Most(grid);
-  if (ordered_ > 0) {
-    const GroupBoxes& first = splits.regions[split].Boxes(slot.is_output, slot.index);
+  if (AreSomeOrdered()) {
+    const GroupBoxes& first = splits.first[split].Boxes(slot.is_output, slot.index);
     Shape most = LongestSides(last.Boxes(slot.is_output, slot.index));
     for (size_t d = 0; d < most.size(); ++d) {
       most[d] = std::min(most[d], grid.side(d).longest());

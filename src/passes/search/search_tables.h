@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -44,7 +45,11 @@ namespace tofu {
 struct TensorChoices {
   int id = 0;
   std::vector<Cuts> alternatives;
-  size_t num_patterns = 0;        // cuts follow them
+  size_t num_patterns = 0;  // cuts follow them
+  // Where the cuts of some profiles take their place: the choices of all profiles, and
+  // which of these each pattern is.
+  const TensorChoices* profiles = nullptr;
+  std::vector<size_t> of_profiles;  // [pattern]
   std::vector<GroupBoxes> tiles;  // [alternative], after the ordered steps; of cuts: all
   // [alternative], of patterns, after all steps: the tiles, and the size of all of them.
   std::vector<TileGrid> grids;
@@ -77,7 +82,10 @@ class SearchTables {
     const std::vector<Cuts>* exact = nullptr;
 
     Given() = default;
+    Given(Cuts given, std::vector<Cuts> some, const std::vector<Cuts>* of_exact)
+        : cuts(given), profiles(std::move(some)), exact(of_exact) {}
     Given(Cuts given) : cuts(given) {}  // NOLINT: most give cuts alone
+    Given AllProfiles() const { return {cuts, profiles, nullptr}; }
     friend bool operator==(const Given& a, const Given& b) {
       return a.cuts == b.cuts && a.profiles == b.profiles && a.exact == b.exact;
     }
@@ -123,11 +131,13 @@ class SearchTables {
   struct Splits {
     int id = 0;
     std::vector<Cuts> alternatives;
-    size_t num_patterns = 0;  // cuts follow them
-    // [alternative], made when needed: after the ordered steps, and of patterns after
-    // all.
-    std::vector<OperatorRegions> regions;
-    std::vector<OperatorRegions> last;
+    size_t num_patterns = 0;           // cuts follow them
+    const Splits* profiles = nullptr;  // as of tensors
+    std::vector<size_t> of_profiles;   // [pattern]
+    // [alternative], made when needed: after all steps, and after the ordered ones if
+    // these are some, but not all.
+    std::vector<std::shared_ptr<const OperatorRegions>> regions;
+    std::vector<OperatorRegions> first;
     std::vector<TimedSplit> by_step;  // [alternative] (CutOperator)
   };
   using Matrix = std::vector<int64_t>;
@@ -135,6 +145,7 @@ class SearchTables {
   bool MayBeWhole(int tensor_class) const;
   Cuts Ordered(Cuts cuts) const;
   bool AreAllOrdered() const { return ordered_ >= parts_.size(); }
+  bool AreSomeOrdered() const { return ordered_ > 0 && !AreAllOrdered(); }
   std::vector<Cuts> TensorCuts(int tensor_class, const Given& given, size_t limit,
                                size_t* num_patterns, bool* complete) const;
   std::vector<Cuts> OperatorCuts(int op_class, const Given& given, size_t limit,
@@ -142,10 +153,14 @@ class SearchTables {
   Splits* SplitsOf(int op_class, const Given& given, size_t limit);
   void MakeRegions(int node, Splits* splits) const;
   void SetSlotKey(const OpSlot& slot, const Splits& splits, const TensorChoices& tensor);
+  // What is known of the profiles of both; null: nothing. Changes the key.
+  const Matrix* ProfileMatrix(const OpSlot& slot, const Splits& splits,
+                              const TensorChoices& tensor);
   const Matrix& SlotMatrix(int op_class, const OpSlot& slot, Splits* splits,
                            const TensorChoices& tensor);
   void AddSlotCosts(int node, const OpSlot& slot, const Splits& splits, size_t split,
-                    const TensorChoices& tensor, Matrix* matrix) const;
+                    const TensorChoices& tensor, const Matrix* known,
+                    Matrix* matrix) const;
   int64_t LeastBytes(int node, const OpSlot& slot, const Splits& splits, size_t split,
                      const TensorChoices& tensor, size_t c, TileOverlap* overlap) const;
   OperatorChoices MakeChoices(int op_class, Splits* splits,

@@ -113,6 +113,7 @@ class PartitionSearcher {
                     const Restrictions& restrictions, const Objective& objective = {});
 
   const CostModel& model() const { return *model_; }
+  const std::vector<int>& parts() const { return parts_; }
 
   // `given` covers the first steps, or all.
   // If nothing costs less than the top, the lower bound is the top.

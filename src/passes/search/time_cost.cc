@@ -151,21 +151,15 @@ int64_t FetchTime::Bytes() const {
 
 int64_t Nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-TimeCost::TimeCost(const Graph& graph, const StrategyTable& table,
-                   const CoarseGraph& coarse, const TimeModel& model,
+TimeCost::TimeCost(const Graph& graph, const StrategyTable& table, const TimeModel& model,
                    std::vector<int> parts, TileShares shares)
     : graph_(graph),
       table_(table),
       model_(model),
       parts_(std::move(parts)),
       shares_(std::move(shares)),
-      is_parameter_(coarse.tensors.size(), false),
       is_update_(graph.nodes.size(), false),
       workers_(Product(parts_, 0, parts_.size())) {
-  for (int node = 0; node < graph.num_nodes(); ++node) {
-    if (VariableRole(graph.nodes[node]) != "parameter") continue;
-    is_parameter_[coarse.tensor_class[graph.first_entry[node]]] = true;
-  }
   for (size_t h = 0; h < graph.heads.size(); ++h) {
     if (RoleKind(HeadRole(graph, h)) == kUpdateKind)
       is_update_[graph.heads[h].node] = true;
@@ -616,7 +610,7 @@ bool TimeCost::MayOverlap(const OpSlot& slot) const {
   const bool has_threads = std::all_of(kinds_.begin(), kinds_.end(), [&](int worker) {
     return model_.machine.DeviceOf(worker).threads > 1;
   });
-  return has_threads && !slot.is_output && is_parameter_[slot.tensor_class];
+  return has_threads && slot.reads_parameter;
 }
 
 double TimeCost::PackSeconds(double bytes) const {

@@ -93,8 +93,8 @@ struct FetchTime {
 class TimeCost {
  public:
   // `parts` of all steps. Cuts below may be those of the first steps only.
-  TimeCost(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-           const TimeModel& model, std::vector<int> parts, TileShares shares = {});
+  TimeCost(const Graph& graph, const StrategyTable& table, const TimeModel& model,
+           std::vector<int> parts, TileShares shares = {});
 
   GroupTiles Tiles(const Shape& shape, const Cuts& cuts) const;
   TimedSplit Split(int node, const Cuts& cuts) const;
@@ -175,8 +175,7 @@ class TimeCost {
   const TimeModel& model_;
   const std::vector<int> parts_;
   const TileShares shares_;
-  std::vector<bool> is_parameter_;  // [tensor class]
-  std::vector<bool> is_update_;     // [node]
+  std::vector<bool> is_update_;  // [node]
   int workers_ = 1;
   std::vector<Alike> alike_;  // all workers
   std::vector<int> kinds_;    // a worker of each kind of devices

@@ -15,7 +15,7 @@ TimeCostModel::TimeCostModel(const Graph& graph, const StrategyTable& table,
       coarse_(coarse),
       machine_(machine),
       parts_(parts),
-      time_(graph, table, coarse, machine, parts) {}
+      time_(graph, table, machine, parts) {}
 
 GroupTiles TimeCostModel::TilesByStep(const Shape& shape, const Cuts& cuts) const {
   return time_.Tiles(shape, cuts);

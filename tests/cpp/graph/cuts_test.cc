@@ -41,6 +41,15 @@ TEST(CutsTest, FreeStepLeavesGivenLaterCutsPossible) {
             (std::vector<Cuts>{{0, 0, kReplicated}}));
 }
 
+// Of 10 elements eight parts would be uneven, and the other dimension can be cut.
+TEST(CutsTest, FreeStepLeavesGivenLaterCutsEven) {
+  EXPECT_EQ(Enumerate({10, 64}, {kFree, 0, 0}), (std::vector<Cuts>{{1, 0, 0}}));
+  EXPECT_EQ(Enumerate({10, 64}, {0, 0, 0}), (std::vector<Cuts>{{0, 0, 0}}))
+      << "all given";
+  EXPECT_EQ(Enumerate({10}, {kFree, 0, 0}), (std::vector<Cuts>{{0, 0, 0}}))
+      << "nothing else can be cut";
+}
+
 TEST(CutsTest, WhereAllPartsMustBeEqualOnlyWhatDividesIsCut) {
   CutExtents extents({6, 4, 9}, true);
   EXPECT_EQ(extents.Choices({0, 1, 2}, 2), (std::vector<int>{0, 1}));

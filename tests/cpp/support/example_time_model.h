@@ -6,7 +6,6 @@
 
 #include "graph/graph.h"
 #include "graph/head_roles.h"
-#include "passes/coarsen/coalesce.h"
 #include "passes/search/time_cost.h"
 #include "support/example_machine.h"
 
@@ -63,15 +62,13 @@ inline TimeModel ModelOf(const Graph& graph, const Machine& machine) {
   return model;
 }
 
-// [entry]: whether it is cut like a parameter.
-inline std::vector<bool> Parameters(const Graph& graph, const CoarseGraph& coarse) {
-  std::vector<bool> of_class(coarse.tensors.size(), false);
+// [entry]: whether it is a parameter.
+inline std::vector<bool> Parameters(const Graph& graph) {
+  std::vector<bool> of_entry(static_cast<size_t>(graph.num_entries()), false);
   for (int node = 0; node < graph.num_nodes(); ++node) {
     if (VariableRole(graph.nodes[node]) != "parameter") continue;
-    of_class[coarse.tensor_class[graph.first_entry[node]]] = true;
+    of_entry[graph.first_entry[node]] = true;
   }
-  std::vector<bool> of_entry;
-  for (int tensor : coarse.tensor_class) of_entry.push_back(of_class[tensor]);
   return of_entry;
 }
 

@@ -24,8 +24,8 @@ struct RecountedTime {
   RecountedTime& operator+=(const RecountedTime& other);
 };
 
-// `works`: [node], of whole operators. `is_parameter`: [entry], whether it is cut like a
-// parameter. `read`: ReadTensors(graph).
+// `works`: [node], of whole operators. `is_parameter`: [entry]. `read`:
+// ReadTensors(graph).
 RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
                               const Plan& plan, const Machine& machine,
                               const std::vector<Work>& works,

@@ -117,6 +117,28 @@ TEST(Coalesce, AParameterItsGradientAndItsStateAreOneClass) {
 }
 
 // mean is an auxiliary state with its own class; w has a momentum and a new value.
+// A parameter is there before a step begins, its gradient is not.
+TEST(Coalesce, OperatorsThatReadAParameterHaveAClassOfTheirOwn) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 4});
+  const NodeEntry w = example.Variable("w", {4, 4}, "parameter");
+  const NodeEntry y = example.MatMul("y", x, w);
+  example.Head(example.MatMul("z", x, example.Elementwise("copy", {w})), "output");
+  example.Head(y, "output");
+  const CoarseGraph coarse = Coarsen(&example);
+  ASSERT_EQ(TensorClassOf(example.graph(), coarse, "w"),
+            TensorClassOf(example.graph(), coarse, "copy"));
+  const int of_w = OpClassOf(example.graph(), coarse, "y");
+  const int of_copy = OpClassOf(example.graph(), coarse, "z");
+  EXPECT_NE(of_w, of_copy);
+  for (const OpSlot& slot : coarse.operators[of_w].slots) {
+    EXPECT_EQ(slot.reads_parameter, !slot.is_output && slot.index == 1);
+  }
+  for (const OpSlot& slot : coarse.operators[of_copy].slots) {
+    EXPECT_FALSE(slot.reads_parameter);
+  }
+}
+
 TEST(Coalesce, StatesAndNewValuesAreCutAsTheirVariables) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6}, "data");

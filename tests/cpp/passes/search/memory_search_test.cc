@@ -187,7 +187,7 @@ class Frontiers : public WithinLimit {
     const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
     const TileMemory memory(graph, table);
     const std::vector<bool> read = ReadTensors(graph);
-    const std::vector<bool> parameters = Parameters(graph, coarse);
+    const std::vector<bool> parameters = Parameters(graph);
     const NodeCost cost = [&](const Plan& plan, int node) {
       if (time == nullptr) return RecountNode(graph, table, plan, read, node);
       return RecountNodeTime(graph, table, plan, time->machine, time->works, parameters,

@@ -209,7 +209,7 @@ TEST(MeshLayout, ForTimeIsTheFastestThatBruteForceFinds) {
     if (!every.IsSmall()) continue;
     ++compared;
     const TimeModel model = ModelOf(graph, TwoHosts(4, seed % 2 == 0));
-    const std::vector<bool> parameters = Parameters(graph, coarse);
+    const std::vector<bool> parameters = Parameters(graph);
     const int64_t least = every.Least([&](const Plan& each) {
       return RecountTime(graph, example.table(), each, model.machine, model.works,
                          parameters)

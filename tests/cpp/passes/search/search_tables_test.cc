@@ -17,7 +17,8 @@ constexpr size_t kLimit = 1000;
 // A graph with its classes, and tables that may leave some tensors whole.
 struct Tables {
   explicit Tables(ExampleGraph from, const std::vector<int>& parts_of_steps,
-                  const std::vector<std::string>& whole = {})
+                  const std::vector<std::string>& whole = {},
+                  size_t ordered = Cuts::kMaxSteps)
       : example(std::move(from)),
         graph(example.graph()),
         coarse(Coalesce(graph, example.table(),
@@ -28,7 +29,7 @@ struct Tables {
     for (const std::string& name : whole) restrictions.may_be_whole[Class(name)] = true;
     model = MakeCostModel({}, graph, example.table(), coarse, parts);
     tables = std::make_unique<SearchTables>(graph, example.table(), coarse, parts,
-                                            restrictions, *model);
+                                            restrictions, *model, ordered);
   }
 
   int Node(const std::string& name) const {
@@ -190,6 +191,57 @@ TEST(SearchTables, CellsAreToBeFilledUntilTheyAre) {
   EXPECT_EQ(t.tables->CellsToFill({t.Free()}, tensors, 2, 100), 100) << "too many splits";
   t.tables->Operator(0, t.Free(), tensors, kLimit);
   EXPECT_EQ(cells(100), 0);
+}
+
+// A product of odd sizes over two halvings, of which none is ordered.
+struct Profiles {
+  Tables t = Tables(OneProduct(), {2, 2}, {}, 0);
+
+  static ExampleGraph OneProduct() {
+    ExampleGraph example;
+    const NodeEntry x = example.Variable("x", {7, 15});
+    example.Head(example.MatMul("y", x, example.Variable("w", {15, 11})), "output");
+    return example;
+  }
+  std::vector<const TensorChoices*> Tensors(const SearchTables::Given& given) {
+    std::vector<const TensorChoices*> tensors;
+    for (const char* name : {"x", "w", "y"}) {
+      tensors.push_back(t.tables->Tensor(t.Class(name), given, kLimit));
+    }
+    return tensors;
+  }
+  int64_t CellsToFill(const SearchTables::Given& given) {
+    return t.tables->CellsToFill({given}, Tensors(given), kLimit, kLimit);
+  }
+  const OperatorChoices* Operator(const SearchTables::Given& given) {
+    return t.tables->Operator(0, given, Tensors(given), kLimit);
+  }
+};
+
+TEST(SearchTables, WhereProfilesAreToldApartTheOthersKeepTheirCells) {
+  const std::vector<Cuts> exact = {{0, 1}};
+  Profiles known;
+  const SearchTables::Given profiles(known.t.Free());
+  const SearchTables::Given refined(known.t.Free(), {}, &exact);
+  // Six profiles of the operator, three of each tensor. Told apart, {0, 1} has two
+  // orders; what cuts the same twice has one, so the operator keeps two profiles and no
+  // tensor any.
+  EXPECT_EQ(known.CellsToFill(profiles), 6 * 3 * 3);
+  known.Operator(profiles);
+  Profiles anew;
+  EXPECT_EQ(known.CellsToFill(refined), anew.CellsToFill(refined));
+  const std::vector<Cuts> one = {};
+  const SearchTables::Given of_one_order(known.t.Free(), {}, &one);
+  EXPECT_LT(known.CellsToFill(of_one_order), anew.CellsToFill(of_one_order));
+  for (const SearchTables::Given& given : {refined, of_one_order}) {
+    const OperatorChoices* kept = known.Operator(given);
+    const OperatorChoices* filled = anew.Operator(given);
+    EXPECT_EQ(kept->alternatives, filled->alternatives);
+    ASSERT_EQ(kept->matrices.size(), filled->matrices.size());
+    for (size_t i = 0; i < kept->matrices.size(); ++i) {
+      EXPECT_EQ(kept->matrices[i].vector(), filled->matrices[i].vector());
+    }
+  }
 }
 
 TEST(SearchTables, ARandomElementwiseOperatorCostsWhatTheOthersOfAWholeStepFetch) {

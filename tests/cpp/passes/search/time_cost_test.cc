@@ -46,7 +46,7 @@ TEST_P(TimePlans, AreWhatBruteForceFinds) {
     const CoarseGraph coarse = ClassesOfGraph(&example);
     if (coarse.tensors.size() > 8) continue;
     const std::vector<bool> read = ReadTensors(graph);
-    const std::vector<bool> parameters = Parameters(graph, coarse);
+    const std::vector<bool> parameters = Parameters(graph);
     const NodeCost cost = [&](const Plan& plan, int node) {
       return RecountNodeTime(graph, example.table(), plan, model.machine, model.works,
                              parameters, read, node)
@@ -114,7 +114,7 @@ int ExpectRecounted(ExampleGraph* example, const Plan& plan, const Machine& mach
   const TimeModel model = ModelOf(graph, machine);
   const Prediction prediction = PredictTime(graph, example->table(), plan, model);
   const PredictedTime& time = prediction.time;
-  const std::vector<bool> parameters = Parameters(graph, ClassesOfGraph(example));
+  const std::vector<bool> parameters = Parameters(graph);
   const RecountedTime recounted =
       RecountTime(graph, example->table(), plan, machine, model.works, parameters);
   EXPECT_LE(std::abs(time.step_ns - recounted.ns), 4 * graph.num_nodes());
@@ -166,9 +166,8 @@ TEST(TimeCost, BytesOfEachOfThreeLevelsAreRecounted) {
       const Plan plan = MakePlan(graph, example.table(), options);
       const TimeModel model = ModelOf(graph, ThreeLevels(seed % 2 == 0));
       const Prediction found = PredictTime(graph, example.table(), plan, model);
-      const RecountedTime recounted =
-          RecountTime(graph, example.table(), plan, model.machine, model.works,
-                      Parameters(graph, ClassesOfGraph(&example)));
+      const RecountedTime recounted = RecountTime(
+          graph, example.table(), plan, model.machine, model.works, Parameters(graph));
       ASSERT_LE(std::abs(found.time.step_ns - recounted.ns), 4 * graph.num_nodes());
       for (size_t step = 0; step < 3; ++step) {
         ASSERT_EQ(found.time.links[2 - step].bytes, recounted.bytes[step]);
