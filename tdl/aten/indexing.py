@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tofu.errors import InconclusiveError
 from tofu.lang import Opaque, Over, op
 from tofu.tdl._shapes import at, axis_of, broadcast, broadcast_ones, names, whole
 
@@ -74,9 +75,37 @@ def index(data, *indices, given):
     return Over(names(count + len(rest)), element)
 
 
+def _put_masked(data, mask, values, start):
+    """The data, with other elements where a mask of its dimensions from `start` on is true.
+
+    The mask's dimensions are one of the values', which may be one value for all its places.
+    """
+    put = Opaque("PutMasked")
+    end = start + mask.ndim
+    dims = [*range(start), None, *range(end, data.ndim)][-values.ndim :] if values.ndim else []
+    alike = all(one for d, one in zip(dims, values.ones) if d is None)
+
+    def element(*i):
+        value = [
+            0 if one else slice(None) if d is None else i[d] for d, one in zip(dims, values.ones)
+        ]
+        if alike:
+            return put(data[list(i)], mask[list(i[start:end])], values[value])
+        every = [slice(None)] * mask.ndim
+        place = [*i[:start], *every, *i[end:]]
+        return put(data[place], mask[every], values[value])[list(i[start:end])]
+
+    return element
+
+
 @op(name=("aten.index_put.default", "aten._unsafe_index_put.default"))
 def index_put(data, *others, given):
-    """The data, with other elements at the places that tensors name."""
+    """The data, with other elements at the places that tensors name, or where a mask is true."""
+    masks = [name for name in given.split() if name.startswith("masks.")]
+    if masks and len(others) == 2:
+        return _put_masked(data, *others, int(masks[0].partition(".")[2]))
+    if masks:
+        raise InconclusiveError("a mask together with other indices")
     dims = _indexed(given)
     indices, values = others[:-1], others[-1]
     front, count, rest = _places(indices, dims, data.ndim)

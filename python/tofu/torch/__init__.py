@@ -9,9 +9,9 @@ docs/torch.md explains both. Only this package knows torch; nothing of MXNet is 
 from __future__ import annotations
 
 from tofu.torch.module_trace import Traced, trace
-from tofu.torch.parallelize import parallelize
+from tofu.torch.parallelize import parallelize, program_of
 from tofu.torch.planning import plan
 from tofu.torch.ranks import whole_batch
 from tofu.torch.torch_plan import TorchPlan
 
-__all__ = ["TorchPlan", "Traced", "parallelize", "plan", "trace", "whole_batch"]
+__all__ = ["TorchPlan", "Traced", "parallelize", "plan", "program_of", "trace", "whole_batch"]

@@ -71,7 +71,8 @@ class Operator:
         target: the operator.
         arguments: its arguments by their names in the schema; entries stand for tensors, also
             inside lists.
-        inputs: the tensors in the schema's order, with their names ("indices.1" in a list).
+        inputs: the tensors in the schema's order, with their names ("indices.1" in a list,
+            "masks.1" if it is a mask).
         outputs: tensors of the outputs' shapes and types, without outputs that are None.
         positions: the position of each output in the operator's results.
         sequence: a number that a forward operator shares with its backward operators, or -1.
@@ -362,7 +363,10 @@ class _Reader:
             inputs.append((name, self._same[value]))
             return self._same[value]
         if isinstance(value, (tuple, list)):
-            return [self._replaced(f"{name}.{k}", each, inputs) for k, each in enumerate(value)]
+            return [
+                self._replaced(f"{_listed(name, each)}.{k}", each, inputs)
+                for k, each in enumerate(value)
+            ]
         return value
 
     def _result(self, output: Any) -> Traced:
@@ -429,6 +433,13 @@ class _Reader:
                 kept.append(operator)
                 names |= {entry.node for _, entry in operator.inputs}
         return tuple(reversed(kept))
+
+
+def _listed(name: str, value: Any) -> str:
+    """The name of a list that has this value; masks index otherwise than numbers do."""
+    meta = value.meta.get("val") if isinstance(value, torch.fx.Node) else None
+    is_mask = name == "indices" and isinstance(meta, torch.Tensor) and meta.dtype == torch.bool
+    return "masks" if is_mask else name
 
 
 def _bound(node: Any) -> Iterator[tuple[str, Any]]:

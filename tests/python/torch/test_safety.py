@@ -278,6 +278,7 @@ def without_gradients() -> None:
         assert difference(whole(data), parts(data)) <= EQUAL
     with torch.inference_mode():
         assert difference(whole(data), parts(data)) <= EQUAL
+    assert not tofu.torch.program_of(parts).is_random
     traced = [program.plan.traced for program in parts.forward.programs.values()]
     assert [bool(each.gradients) for each in traced] == [True, False]
     assert len(traced[1].operators) == len(traced[1].forward)
