@@ -80,35 +80,6 @@ GroupBoxes InTiles(GroupBoxes boxes, const TileStarts& starts) {
   return boxes;
 }
 
-// The most bytes per second of a copy alone.
-double MostPerSecond(const LinkLevel& link) {
-  double most = 0;
-  for (const RateTable::Point& point : link.bytes_per_s.points()) {
-    most = std::max(most, point.per_s);
-  }
-  return most;
-}
-
-double Limited(double rate, double share) {
-  return share > 0 ? std::min(rate, share) : rate;
-}
-
-// [level]: what a device has of ports and groups if all workers read at a time, each from
-// another part of the group; 0: all.
-std::vector<double> SharesOfLinks(const Machine& machine, int number, int workers) {
-  std::vector<double> shares;
-  int below = 1;
-  for (size_t level = 0; level < machine.links.size(); ++level) {
-    const LinkLevel& link = machine.LinkOf(number, static_cast<int>(level));
-    double share = link.port_bytes_per_s / std::min(below, workers);
-    const double of_group = link.group_bytes_per_s / std::min(link.devices, workers);
-    if (of_group > 0) share = share > 0 ? std::min(share, of_group) : of_group;
-    shares.push_back(share);
-    below = link.devices;
-  }
-  return shares;
-}
-
 // The splits of `longer` after those of `shorter`.
 TileSplits Rest(const TileSplits& longer, const TileSplits& shorter) {
   return {longer.begin() + static_cast<std::ptrdiff_t>(shorter.size()), longer.end()};
@@ -159,7 +130,8 @@ TimeCost::TimeCost(const Graph& graph, const StrategyTable& table, const TimeMod
       parts_(std::move(parts)),
       shares_(std::move(shares)),
       is_update_(graph.nodes.size(), false),
-      workers_(Product(parts_, 0, parts_.size())) {
+      workers_(Product(parts_, 0, parts_.size())),
+      rates_(model.machine, workers_) {
   for (size_t h = 0; h < graph.heads.size(); ++h) {
     if (RoleKind(HeadRole(graph, h)) == kUpdateKind)
       is_update_[graph.heads[h].node] = true;
@@ -176,22 +148,8 @@ TimeCost::TimeCost(const Graph& graph, const StrategyTable& table, const TimeMod
     ++inner_steps_;
   }
   alike_ = FindAlike();
-  for (const Alike& alike : alike_) {
-    const bool is_known = std::any_of(kinds_.begin(), kinds_.end(), [&](int worker) {
-      return machine.KindOf(worker) == machine.KindOf(alike.worker);
-    });
-    if (!is_known) kinds_.push_back(alike.worker);
-  }
-  for (int worker : kinds_) share_.push_back(SharesOfLinks(machine, worker, workers_));
-  for (int level : levels_) {
-    double most = std::numeric_limits<double>::infinity();
-    for (size_t kind = 0; kind < kinds_.size(); ++kind) {
-      const LinkLevel& link = machine.LinkOf(kinds_[kind], level);
-      most = std::min(most, Limited(MostPerSecond(link), share_[kind][level]));
-    }
-    most_per_s_ = std::max(most_per_s_, most);
-  }
-  for (int worker : kinds_) {
+  for (int level : levels_) most_per_s_ = std::max(most_per_s_, rates_.Most(level));
+  for (int worker : rates_.kinds()) {
     const Device& device = machine.DeviceOf(worker);
     host_s_ = std::max(
         {host_s_, device.launch_s + (device.has_segments ? 0 : device.synchronize_s),
@@ -259,18 +217,15 @@ std::vector<int64_t> TimeCost::VarExtents(int node) const {
 double TimeCost::Fullness(const std::vector<int64_t>& extents, const Cuts& cuts,
                           const Alike& alike) const {
   const std::vector<int64_t> divided = DividedSides(extents.size(), cuts, parts_);
-  std::vector<int64_t> sides = extents;
-  for (size_t step = 0; step < cuts.size() && !shares_.IsPlain(); ++step) {
-    if (cuts[step] == kReplicated) continue;
-    int64_t& side = sides[cuts[step]];
-    side = division().Piece({0, side}, step, alike.digits[step]).size();
-  }
   double fullness = 1;
   for (size_t d = 0; d < extents.size(); ++d) {
-    if (shares_.IsPlain()) sides[d] = (extents[d] + divided[d] - 1) / divided[d];
-    if (sides[d] * divided[d] == extents[d]) continue;
-    fullness *=
-        static_cast<double>(sides[d] * divided[d]) / static_cast<double>(extents[d]);
+    int64_t side = extents[d];
+    for (size_t step = 0; step < cuts.size(); ++step) {
+      if (cuts[step] != static_cast<int>(d)) continue;
+      side = division().Piece({0, side}, step, alike.digits[step]).size();
+    }
+    if (side * divided[d] == extents[d]) continue;
+    fullness *= static_cast<double>(side * divided[d]) / static_cast<double>(extents[d]);
   }
   return fullness;
 }
@@ -607,16 +562,16 @@ int64_t TimeCost::LeastFetchNs(const OpSlot& slot, int64_t bytes,
 }
 
 bool TimeCost::MayOverlap(const OpSlot& slot) const {
-  const bool has_threads = std::all_of(kinds_.begin(), kinds_.end(), [&](int worker) {
-    return model_.machine.DeviceOf(worker).threads > 1;
-  });
+  const bool has_threads = std::all_of(
+      rates_.kinds().begin(), rates_.kinds().end(),
+      [&](int worker) { return model_.machine.DeviceOf(worker).threads > 1; });
   return has_threads && slot.reads_parameter;
 }
 
 double TimeCost::PackSeconds(double bytes) const {
   if (!model_.machine.device.is_gpu) return 0;
   double slowest = 0;
-  for (int worker : kinds_) {
+  for (int worker : rates_.kinds()) {
     slowest = std::max(
         slowest, tofu::ComputeSeconds(model_.machine, "",
                                       {OperatorKind::kMovement, 0, 4 * bytes}, worker));
@@ -624,25 +579,10 @@ double TimeCost::PackSeconds(double bytes) const {
   return slowest;
 }
 
-double TimeCost::CopyRate(int level, double bytes) const {
-  double rate = std::numeric_limits<double>::infinity();
-  for (size_t kind = 0; kind < kinds_.size(); ++kind) {
-    const LinkLevel& link = model_.machine.LinkOf(kinds_[kind], level);
-    rate = std::min(rate, Limited(link.bytes_per_s.At(bytes), share_[kind][level]));
-  }
-  return rate;
-}
-
 double TimeCost::CopiesSeconds(size_t step, double bytes, double copies) const {
   if (bytes <= 0) return 0;
   copies = std::max(copies, 1.0 / workers_);
-  const double size = bytes / copies;
-  const int level = levels_[step];
-  double latency = 0;
-  for (int worker : kinds_) {
-    latency = std::max(latency, model_.machine.LinkOf(worker, level).latency_s);
-  }
-  return copies * (latency + size / CopyRate(level, size));
+  return rates_.Seconds(levels_[step], bytes / copies, copies);
 }
 
 }  // namespace tofu

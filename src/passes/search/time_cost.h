@@ -49,6 +49,7 @@
 #include "machine/machine.h"
 #include "passes/coarsen/coalesce.h"
 #include "passes/search/cost.h"
+#include "passes/search/link_rates.h"
 
 namespace tofu {
 
@@ -155,7 +156,6 @@ class TimeCost {
 
   std::vector<Alike> FindAlike() const;
   Division division() const { return {parts_, shares_}; }
-  double CopyRate(int level, double bytes) const;
   std::vector<int64_t> VarExtents(int node) const;
   // The largest part over the mean one: of workers that are alike, and of all.
   double Fullness(const std::vector<int64_t>& extents, const Cuts& cuts,
@@ -177,13 +177,11 @@ class TimeCost {
   const TileShares shares_;
   std::vector<bool> is_update_;  // [node]
   int workers_ = 1;
+  LinkRates rates_;
   std::vector<Alike> alike_;  // all workers
-  std::vector<int> kinds_;    // a worker of each kind of devices
   std::vector<int> levels_;   // of links, [step]
-  // [kind of devices][level]: what a worker has of ports and groups; 0: all
-  std::vector<std::vector<double>> share_;
-  size_t inner_steps_ = 0;  // the first step that crosses the innermost links only
-  double most_per_s_ = 0;   // no copy is faster
+  size_t inner_steps_ = 0;    // the first step that crosses the innermost links only
+  double most_per_s_ = 0;     // no copy is faster
   double host_s_ = 0;
 };
 

@@ -1,5 +1,6 @@
 """Runs within a memory limit: tofu.enable(memory=...), TOFU_MEMORY."""
 
+import types
 import warnings
 
 import mxnet as mx
@@ -13,6 +14,7 @@ from tofu.gluon.session import messages, session
 from tofu.planner import decide
 from tofu.planner.limits import fit_within, held_bytes
 from tofu.planner.search import plan_graph
+from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.plans import file as plan_file
 
@@ -242,3 +244,22 @@ def test_what_gpus_have_is_a_limit_that_warns(off, monkeypatch):
     told = [str(each.message) for each in seen if each.category is messages.TofuWarning]
     assert len(told) == 1
     assert "fits in 1.0 KiB; " in told[0] and "TOFU_MEMORY is not set" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 16),
+        ({"objective": "time", "machine": "8xh100"}, 16),
+        ({"machine": "4a100-4v100"}, 16),
+        ({"objective": "time", "machine": "4a100-4v100"}, 80),
+    ],
+)
+def test_the_smallest_gpu_limits_tiles_unless_they_fit_each(monkeypatch, options, expected):
+    """Where the search gives GPUs tiles by their memory, the fullest has the largest."""
+    sizes = [80, 16]
+    monkeypatch.setattr(mx.context, "gpu_memory_info", lambda number: (0, sizes[number]))
+    session = types.SimpleNamespace(
+        wish=Wish(SearchOptions(**options)), contexts=[mx.gpu(0), mx.gpu(1)]
+    )
+    assert memory_limits.limit_of(session) == expected
