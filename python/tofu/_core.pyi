@@ -480,6 +480,7 @@ class TrainingStep:
 def schedule(
     partitioned: Partitioned,
     *,
+    take: bool = False,
     joint: bool = False,
     control_deps: bool = True,
     relays: bool = True,
@@ -489,11 +490,26 @@ def schedule(
 
     Args:
         partitioned: the partitioned graph.
+        take: whether its graph is taken, which is quicker than a copy; it has none afterwards.
         joint: whether both halves become one graph, for one executor that runs them one at
             a time.
         control_deps: whether to enforce the order that needs little memory.
         relays: whether fetched regions are relayed, which serves CPU contexts only.
         on_pass: called with "phases" and a readable dump.
+    """
+
+def segments(graph: Graph, workers: int) -> list[tuple[int, int]]:
+    """Find the operators of a graph that a GPU's engine gets as one.
+
+    Returns begin and end, excluded, of each segment, as an executor numbers the nodes. Every
+    node is in a context group.
+    """
+
+def bound_nodes(graph: Graph, workers: int) -> list[tuple[int, int]]:
+    """List the nodes of a graph and its copies, as an executor numbers them.
+
+    Returns of each the number in the graph, or -1 for a copy, and the worker. Every node is in a
+    context group.
     """
 
 @final

@@ -14,11 +14,13 @@
 #include "bindings/interruptible.h"
 #include "fetch/crossing.h"
 #include "fetch/node_names.h"
+#include "passes/memory/bound_graph.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/partition.h"
 #include "passes/partition/partitioned.h"
 #include "passes/schedule/control_deps.h"
 #include "passes/schedule/order_nodes.h"
+#include "passes/schedule/segments.h"
 #include "passes/schedule/training_step.h"
 
 namespace py = pybind11;
@@ -106,13 +108,22 @@ std::shared_ptr<Graph> Ordered(const Partitioned& partitioned, bool delay_fetche
   return graph;
 }
 
-std::shared_ptr<TrainingStep> Schedule(const Partitioned& partitioned, bool joint,
+// The graph is moved: copying it would take as long as a pass.
+Partitioned WithGraphOf(Partitioned* partitioned) {
+  Graph graph = std::exchange(partitioned->graph, {});
+  Partitioned taken = *partitioned;
+  taken.graph = std::move(graph);
+  return taken;
+}
+
+std::shared_ptr<TrainingStep> Schedule(Partitioned& partitioned, bool take, bool joint,
                                        bool control_deps, bool relays,
                                        const PassFunction& on_pass) {
   const Interruptible interruptible;
   const StepCallback callback = on_pass ? StepCallback(OnPass(on_pass)) : nullptr;
   return std::make_shared<TrainingStep>(
-      ScheduleStep(partitioned, {joint, control_deps, relays}, callback));
+      ScheduleStep(take ? WithGraphOf(&partitioned) : partitioned,
+                   {joint, control_deps, relays}, callback));
 }
 
 // The graphs are not copied: they are parts of their step.
@@ -120,6 +131,29 @@ std::vector<std::shared_ptr<Graph>> Graphs(const std::shared_ptr<TrainingStep>& 
   std::vector<std::shared_ptr<Graph>> graphs;
   for (Graph& graph : step->graphs) graphs.emplace_back(step, &graph);
   return graphs;
+}
+
+// The nodes of the operators that a GPU's engine gets as one, in the executor's numbers.
+std::vector<std::pair<int, int>> Segments(const Graph& graph, int workers) {
+  const Interruptible interruptible;
+  const std::vector<int> of_nodes = NodeWorkers(graph, workers);
+  std::vector<std::pair<int, int>> segments;
+  for (NodeRange each : FindSegments(OrderAsBound(OutlineOf(graph), of_nodes))) {
+    segments.emplace_back(each.begin, each.end);
+  }
+  return segments;
+}
+
+// (number in the graph, or -1 for a copy; worker) of each node, as an executor numbers
+// them.
+std::vector<std::pair<int, int>> BoundNodes(const Graph& graph, int workers) {
+  const Interruptible interruptible;
+  const BoundGraph bound = OrderAsBound(OutlineOf(graph), NodeWorkers(graph, workers));
+  std::vector<std::pair<int, int>> nodes;
+  for (int node = 0; node < bound.graph.num_nodes(); ++node) {
+    nodes.emplace_back(bound.sources[node], bound.workers[node]);
+  }
+  return nodes;
 }
 
 std::vector<std::pair<std::string, int>> Saved(const TrainingStep& step) {
@@ -175,9 +209,14 @@ void BindStep(py::module_* module) {
               py::arg("small_bytes") = kSmallFetchBytes, py::arg("spare_bytes") = 0,
               py::arg("on_pass") = py::none(),
               "Divide the training graph of a plan over the plan's workers.");
+  module->def("segments", &Segments, py::arg("graph"), py::arg("workers"),
+              "Find the operators of a graph that a GPU's engine gets as one.");
+  module->def("bound_nodes", &BoundNodes, py::arg("graph"), py::arg("workers"),
+              "List the nodes of a graph and its copies, as an executor numbers them.");
   module->def("schedule", &Schedule, py::arg("partitioned"), py::kw_only(),
-              py::arg("joint") = false, py::arg("control_deps") = true,
-              py::arg("relays") = true, py::arg("on_pass") = py::none(),
+              py::arg("take") = false, py::arg("joint") = false,
+              py::arg("control_deps") = true, py::arg("relays") = true,
+              py::arg("on_pass") = py::none(),
               "Turn a partitioned graph into the graphs that executors run.");
 }
 

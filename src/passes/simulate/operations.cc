@@ -9,6 +9,7 @@
 #include "fetch/fetch_bundle.h"
 #include "fetch/fetch_nodes.h"
 #include "mxnet/dialect/dialect.h"
+#include "passes/schedule/segments.h"
 
 namespace tofu {
 namespace {
@@ -53,26 +54,11 @@ class Maker {
   std::vector<int> SegmentEnds() const {
     std::vector<int> ends(graph_.nodes.size());
     for (int node = 0; node < graph_.num_nodes(); ++node) ends[node] = node + 1;
-    int begin = 0;
-    for (int node = 0; node <= graph_.num_nodes(); ++node) {
-      if (node < graph_.num_nodes() && !IsCopy(node)) continue;
-      if (AreSegment(begin, node)) {
-        for (int i = begin; i < node; ++i) ends[i] = node;
-      }
-      begin = node + 1;
+    for (NodeRange segment : FindSegments(bound_)) {
+      const int device = bound_.workers[segment.end - 1];
+      if (machine_.DeviceOf(device).has_segments) ends[segment.begin] = segment.end;
     }
     return ends;
-  }
-
-  // Whether these nodes are on one device, which has segments.
-  bool AreSegment(int begin, int end) const {
-    int device = -1;
-    for (int node = begin; node < end; ++node) {
-      if (graph_.nodes[node].is_variable()) continue;
-      if (device >= 0 && bound_.workers[node] != device) return false;
-      device = bound_.workers[node];
-    }
-    return device >= 0 && machine_.DeviceOf(device).has_segments;
   }
 
   void StartOperation(int node) {

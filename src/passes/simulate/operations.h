@@ -4,8 +4,8 @@
 // operation waits for the writers of its inputs and, before it writes to memory, for all
 // that read or wrote that memory before: the planner's blocks are the engine's
 // variables. Control dependencies only decide the order.
-// On devices with segments, neighbouring nodes between two copies are one operation if
-// they are all on one device: it waits for the inputs of all of them.
+// On devices with segments, the nodes of a segment (segments.h) are one operation: it
+// waits for the inputs of all of them.
 //
 // Input:      the bound graph, the block of every entry (executor_memory.h), the machine,
 //             and the work of every call of an operator (operator_calls.h).

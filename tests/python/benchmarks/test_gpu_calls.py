@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tofu import _core
+
 
 @pytest.fixture(scope="module")
 def gpu_calls(import_script):
@@ -12,17 +14,28 @@ def gpu_calls(import_script):
 
 def graph(*nodes, heads):
     """Nodes as (operator, worker, numbers of inputs)."""
-    return {
+    document = {
         "nodes": [
             {
                 "op": op,
-                "attrs": {"__ctx_group__": f"worker{worker}"},
+                "name": f"n{number}",
+                "attrs": {"__ctx_group__": f"worker{worker}", "spec": ""},
                 "inputs": [[i, 0, 0] for i in inputs],
             }
-            for op, worker, inputs in nodes
+            for number, (op, worker, inputs) in enumerate(nodes)
         ],
+        "node_row_ptr": list(range(len(nodes) + 1)),
         "heads": [[head, 0, 0] for head in heads],
+        "attrs": {
+            "shape": ["list_shape", [[4]] * len(nodes)],
+            "dtype": ["list_int", [0] * len(nodes)],
+        },
     }
+    return document
+
+
+def count(gpu_calls, document):
+    return gpu_calls.count(_core.Graph(json.dumps(document)), 2)
 
 
 def test_a_copy_ends_a_segment_and_readers_on_one_worker_share_it(gpu_calls):
@@ -34,29 +47,26 @@ def test_a_copy_ends_a_segment_and_readers_on_one_worker_share_it(gpu_calls):
         ("sigmoid", 1, [2, 3]),  # the same copy
         heads=[4],
     )
-    assert [op for op, _ in gpu_calls.executed(example)] == [
-        *("null", "relu", "sigmoid", "_CrossDeviceCopy", "relu", "sigmoid")
-    ]
-    found = gpu_calls.count(example)
+    found = count(gpu_calls, example)
     assert (found["copies"], found["launches"], found["waits"]) == (1, 2, 3)
 
 
 def test_what_is_read_in_place_is_not_copied(gpu_calls):
     example = graph(("null", 0, []), ("_tofu_multifetch", 1, [0]), heads=[1])
     example["nodes"][1]["attrs"]["__direct__"] = "1"
-    assert gpu_calls.count(example)["copies"] == 0
+    assert count(gpu_calls, example)["copies"] == 0
 
 
 def test_nodes_of_several_workers_are_no_segment(gpu_calls):
     example = graph(
         ("null", 0, []), ("null", 1, []), ("relu", 0, [0]), ("relu", 1, [1]), heads=[2, 3]
     )
-    assert gpu_calls.count(example)["launches"] == 2
+    assert count(gpu_calls, example)["launches"] == 2
 
 
 def test_nodes_that_no_head_needs_do_not_run(gpu_calls):
     example = graph(("null", 0, []), ("relu", 0, [0]), ("relu", 1, [0]), heads=[1])
-    assert dict(gpu_calls.count(example)) == {
+    assert dict(count(gpu_calls, example)) == {
         "copies": 0, "launches": 1, "waits": 1, "kernels": 0, "publications": 0,
     }  # fmt: skip
 

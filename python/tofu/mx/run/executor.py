@@ -24,7 +24,6 @@ from tofu.mx.extension import (
     taught,
 )
 
-from .segments import segments, steps_of
 from .transfer import MIN_BLOCKED_RANK
 
 __all__ = ["bind", "bind_apart", "planner_settings"]
@@ -36,10 +35,10 @@ _NOWHERE = mx.cpu(1)
 # MXNet's default NNVM_EXEC_MATCH_RANGE: a tensor may reuse a block up to this many times its
 # size.
 _MATCH_RANGE = 16
-# MXNet may run consecutive operators of one context as one, a segment. A segment waits for the
-# inputs of all its operators and completes as a whole, so workers would wait for each other's
-# segments. On GPUs segments stay on, because MXNet waits for the stream after every operator
-# or segment (segments.py).
+# MXNet may run consecutive operators of one context as one, a segment: all of those between two
+# copies. A segment waits for the inputs of all its operators and completes as a whole, so workers
+# would wait for each other's segments. On GPUs, where MXNet waits for the stream after every
+# operator or segment, tofu makes segments that delay nothing (src/passes/schedule/segments.h).
 _NO_SEGMENTS = {"MXNET_EXEC_BULK_EXEC_INFERENCE": "0"}
 
 
@@ -72,7 +71,7 @@ def bind(
     states = {name: arrays[name] for name in symbol.list_auxiliary_states()}
     if planner is None:
         planner = planner_settings(graph, contexts)
-    settings = dict(planner) if _has_gpu(contexts) else {**planner, **_NO_SEGMENTS}
+    settings = {**planner, **_NO_SEGMENTS}
     if _has_gpu(contexts) and graph.nodes_of({"_tofu_multifetch"}):
         connect_gpus([each.device_id for each in contexts if each.device_type == "gpu"])
     outputs = {node.name: node.outputs for node in graph.nodes_of(backward_operators())}
@@ -81,9 +80,8 @@ def bind(
         executor = symbol.bind(
             _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
         )
-    if _joins(contexts) and graph.placements:
-        heads = [node for node, _ in graph.heads]
-        join_nodes(executor, segments(steps_of(graph), heads))
+    if _joins(contexts):
+        join_nodes(executor, _core.segments(graph, len(contexts)))
     return executor
 
 

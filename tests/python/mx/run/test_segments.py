@@ -1,4 +1,4 @@
-"""Which operators MXNet's engine gets as one, and that they compute the same."""
+"""Operators that MXNet's engine gets as one compute the same."""
 
 import re
 
@@ -9,70 +9,13 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu
+from tofu import _core
 from tofu.mx.run import executor
-from tofu.mx.run.segments import Step, executor_order, segments, steps_of
 
 WORKERS = (2, 4)
 STEPS = 3
-
-
-def described(*nodes, heads):
-    """Nodes as (operator, worker, numbers of inputs)."""
-    return [Step(op, f"worker{worker}", inputs) for op, worker, inputs in nodes], heads
-
-
-FETCH = "_tofu_multifetch"
-CASES = {
-    "operators in a row": (
-        described(("", 0, []), ("a", 0, [0]), ("b", 0, [1]), ("c", 0, [2]), heads=[3]),
-        [(1, 4)],
-    ),
-    "a variable in between": (
-        described(("", 0, []), ("a", 0, [0]), ("", 0, []), ("b", 0, [1, 2]), heads=[3]),
-        [(1, 4)],
-    ),
-    "one operator": (described(("", 0, []), ("a", 0, [0]), heads=[1]), []),
-    "another worker": (
-        described(
-            *(("", 0, []), ("a", 0, [0]), ("b", 0, [1])),
-            *(("", 1, []), ("a", 1, [3]), ("b", 1, [4])),
-            heads=[2, 5],
-        ),
-        [(1, 3), (4, 6)],
-    ),
-    # What comes before a fetch does not wait for it; what comes after does in any case.
-    "a fetch": (
-        described(
-            *(("", 0, []), ("a", 0, [0]), ("b", 0, [1])),
-            *(("", 1, []), (FETCH, 0, [3]), ("c", 0, [2, 4]), ("d", 0, [5])),
-            heads=[6],
-        ),
-        [(1, 3), (4, 7)],
-    ),
-    "fetches in a row": (
-        described(
-            *(("", 1, []), ("", 0, []), (FETCH, 0, [0]), (FETCH, 0, [0, 1])),
-            ("a", 0, [2, 3]),
-            heads=[4],
-        ),
-        [(1, 5)],  # the variable is numbered where the second fetch needs it
-    ),
-    # The reader waits for `b`, not for `c`.
-    "a tile that another worker reads": (
-        described(
-            *(("", 0, []), ("a", 0, [0]), ("b", 0, [1]), ("c", 0, [2]), ("d", 0, [3])),
-            *((FETCH, 1, [2]), ("e", 1, [5])),
-            heads=[4, 6],
-        ),
-        [(1, 3), (3, 5), (5, 7)],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_segments(name):
-    (nodes, heads), expected = CASES[name]
-    assert segments(nodes, heads) == expected
+FETCHES = ("multifetch", "plain")
+COPY = "_CrossDeviceCopy"
 
 
 def make_net(dtype):
@@ -116,12 +59,13 @@ def bound(monkeypatch):
     return kept
 
 
+@pytest.mark.parametrize("fetch", FETCHES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("workers", WORKERS)
-def test_segments_compute_what_their_operators_do(workers, dtype, bound, monkeypatch):
+def test_segments_compute_what_their_operators_do(workers, dtype, fetch, bound, monkeypatch):
     def on(joins):
         monkeypatch.setattr(executor, "_joins", lambda contexts: joins)
-        tofu.enable(workers=workers, device="cpu", log="quiet", fetch="multifetch")
+        tofu.enable(workers=workers, device="cpu", log="quiet", fetch=fetch)
         try:
             return train(dtype)
         finally:
@@ -135,20 +79,28 @@ def test_segments_compute_what_their_operators_do(workers, dtype, bound, monkeyp
         np.testing.assert_allclose(mine, theirs, rtol=1e-5 if dtype == "float32" else 1e-12)
 
 
-def test_executors_number_nodes_as_expected(bound, monkeypatch):
-    graphs, parts = [], []
+@pytest.mark.parametrize("fetch", FETCHES)
+def test_executors_number_nodes_as_expected(fetch, bound, monkeypatch):
+    """Segments are ranges of these numbers."""
+    graphs = []
+
+    def segments(graph, workers):
+        graphs.append((graph, workers))
+        return []
+
     monkeypatch.setattr(executor, "_joins", lambda contexts: True)
-    monkeypatch.setattr(executor, "steps_of", lambda graph: graphs.append(graph) or steps_of(graph))
-    monkeypatch.setattr(
-        executor, "segments", lambda nodes, heads: parts.append((nodes, heads)) or []
-    )
-    tofu.enable(workers=2, device="cpu", log="quiet", fetch="multifetch")
+    monkeypatch.setattr(executor._core, "segments", segments)
+    tofu.enable(workers=2, device="cpu", log="quiet", fetch=fetch)
     try:
         train("float32")
     finally:
         tofu.disable()
     assert len(graphs) == len(bound) == 2
-    for graph, (nodes, heads), (made, _) in zip(graphs, parts, bound):
-        told = re.findall(r"^(?:Variable:(.*)|Op:[^,]*, Name=(.*))$", made.debug_str(), re.M)
-        names = [graph.nodes[number].name for number in executor_order(nodes, heads)]
-        assert names == [variable or name for variable, name in told]
+    for (graph, workers), (made, _) in zip(graphs, bound):
+        told = re.findall(r"^(?:Variable:(.*)|Op:(.*), Name=(.*))$", made.debug_str(), re.M)
+        nodes = graph.nodes
+        names = [
+            COPY if number < 0 else nodes[number].name
+            for number, _ in _core.bound_nodes(graph, workers)
+        ]
+        assert names == [variable or (op if op == COPY else name) for variable, op, name in told]

@@ -1,0 +1,37 @@
+// Finds the operators that the engine of a GPU should get as one, a segment.
+//
+// The framework waits for a GPU's stream after every operator, or after a segment. The
+// engine starts a segment when the inputs of all its operators are there, and what
+// they compute is there when all have run. So an operator joins a segment if it reads one
+// of its operators, and waits for nothing else from other workers that these do not need;
+// one whose output another worker reads is the last. Fetches in a row are together, and
+// operators that need nothing of others.
+//
+// Input:      a graph as an executor runs it.
+// Output:     the nodes of each segment of two or more operators, with the variables
+//             between them.
+// Invariants: segments do not overlap; the operators of one are on one worker, and none
+//             is a copy between workers.
+// Errors:     none.
+// Position:   after bound_graph.h. Runs on GPUs join these nodes, and the simulator too.
+// Complexity: linear in nodes and edges.
+#ifndef TOFU_PASSES_SCHEDULE_SEGMENTS_H_
+#define TOFU_PASSES_SCHEDULE_SEGMENTS_H_
+
+#include <vector>
+
+#include "passes/memory/bound_graph.h"
+
+namespace tofu {
+
+// The nodes `begin` up to but excluding `end`.
+struct NodeRange {
+  int begin = 0;
+  int end = 0;
+};
+
+std::vector<NodeRange> FindSegments(const BoundGraph& bound);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SCHEDULE_SEGMENTS_H_

@@ -1,0 +1,122 @@
+#include "passes/schedule/segments.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "fetch/node_names.h"
+#include "passes/partition/graph_builder.h"
+#include "support/built_nodes.h"
+
+namespace tofu {
+namespace {
+
+// The names of the operators of each segment.
+using Names = std::vector<std::vector<std::string>>;
+
+class Segments : public testing::Test {
+ protected:
+  NodeEntry Var(const std::string& name, int worker) {
+    return Variable(&builder_, name, worker);
+  }
+  NodeEntry Op(const std::string& name, const std::vector<NodeEntry>& inputs) {
+    return Operator(&builder_, "tanh", name, inputs);
+  }
+  // An operator of another worker than its first input's.
+  NodeEntry OpOn(int worker, const std::string& op, const std::string& name,
+                 const std::vector<NodeEntry>& inputs) {
+    Node node;
+    node.op = op;
+    node.name = name;
+    node.inputs = inputs;
+    return {builder_.Add(std::move(node), worker, {{8}}, {0}), 0};
+  }
+  // A fetch that reads other workers' tiles in place.
+  NodeEntry Fetch(int worker, const std::string& name,
+                  const std::vector<NodeEntry>& inputs) {
+    const NodeEntry fetch = OpOn(worker, kMultiFetchOp, name, inputs);
+    builder_.graph().nodes[fetch.node].attrs[kDirectAttr] = "1";
+    return fetch;
+  }
+
+  Names Of(const std::vector<NodeEntry>& heads) {
+    builder_.graph().heads = heads;
+    const BoundGraph bound = OrderAsBound(builder_.graph(), builder_.node_workers());
+    Names names;
+    for (NodeRange each : FindSegments(bound)) {
+      names.emplace_back();
+      for (int node = each.begin; node < each.end; ++node) {
+        const Node& n = bound.graph.nodes[node];
+        if (!n.is_variable()) names.back().push_back(n.name);
+      }
+    }
+    return names;
+  }
+
+  GraphBuilder builder_;
+};
+
+TEST_F(Segments, JoinOperatorsOfAWorkerInARow) {
+  const NodeEntry b = Op("b", {Op("a", {Var("x", 0)})});
+  const NodeEntry c = Op("c", {b, Var("y", 0)});
+  EXPECT_EQ(Of({c}), (Names{{"a", "b", "c"}}));
+}
+
+TEST_F(Segments, OneOperatorIsNone) { EXPECT_EQ(Of({Op("a", {Var("x", 0)})}), Names{}); }
+
+TEST_F(Segments, EndWhereAnotherWorkerBegins) {
+  const NodeEntry b = Op("b", {Op("a", {Var("x", 0)})});
+  const NodeEntry d = Op("d", {Op("c", {Var("y", 1)})});
+  EXPECT_EQ(Of({b, d}), (Names{{"a", "b"}, {"c", "d"}}));
+}
+
+// What comes before a fetch does not wait for it; what comes after does in any case.
+TEST_F(Segments, BeginAtAFetch) {
+  const NodeEntry b = Op("b", {Op("a", {Var("x", 0)})});
+  const NodeEntry fetch = Fetch(0, "fetch", {Var("y", 1)});
+  EXPECT_EQ(Of({Op("d", {Op("c", {b, fetch})})}),
+            (Names{{"a", "b"}, {"fetch", "c", "d"}}));
+}
+
+TEST_F(Segments, BeginWithAllFetchesInARow) {
+  const NodeEntry y = Var("y", 1);
+  const NodeEntry first = Fetch(0, "first", {y});
+  const NodeEntry second = Fetch(0, "second", {y, Var("x", 0)});
+  EXPECT_EQ(Of({Op("a", {second, first})}), (Names{{"second", "first", "a"}}));
+}
+
+// The reader waits for `b`, not for `c`.
+TEST_F(Segments, EndAfterATileThatAnotherWorkerReads) {
+  const NodeEntry b = Op("b", {Op("a", {Var("x", 0)})});
+  const NodeEntry d = Op("d", {Op("c", {b})});
+  const NodeEntry e = Op("e", {Fetch(1, "fetch", {b})});
+  EXPECT_EQ(Of({d, e}), (Names{{"a", "b"}, {"c", "d"}, {"fetch", "e"}}));
+}
+
+TEST_F(Segments, EndAfterATensorThatIsCopied) {
+  const NodeEntry b = Op("b", {Op("a", {Var("x", 0)})});
+  const NodeEntry d = Op("d", {Op("c", {b})});
+  const NodeEntry f = Op("f", {OpOn(1, "tanh", "e", {b})});
+  EXPECT_EQ(Of({d, f}), (Names{{"a", "b"}, {"c", "d"}, {"e", "f"}}));
+}
+
+// `a` comes after the copy of `y`, and runs without it.
+TEST_F(Segments, BeginWhereACopyIsReadFirst) {
+  const NodeEntry y = Op("y", {Var("v", 1)});
+  const NodeEntry b = Op("b", {Op("a", {Var("x", 0)})});
+  const NodeEntry c = OpOn(0, "tanh", "c", {y, b});
+  const NodeEntry d = OpOn(0, "tanh", "d", {c, y});
+  EXPECT_EQ(Of({d}), (Names{{"a", "b"}, {"c", "d"}}));
+}
+
+// `b` and `c` are in order, but `c` does not need what arrives at `a`.
+TEST_F(Segments, EndBeforeWhatCouldRunEarlier) {
+  const NodeEntry y = Op("y", {Var("v", 1)});
+  const NodeEntry b = Op("b", {OpOn(0, "tanh", "a", {y})});
+  const NodeEntry d = Op("d", {Op("c", {Var("x", 0)})});
+  EXPECT_EQ(Of({b, d}), (Names{{"a", "b"}, {"c", "d"}}));
+}
+
+}  // namespace
+}  // namespace tofu
