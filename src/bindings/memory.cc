@@ -117,7 +117,7 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
 
 }  // namespace
 
-MemoryPrediction PredictExecutorMemory(const GraphUses& uses, const Graph& graph,
+MemoryPrediction PredictExecutorMemory(const GraphUses& uses, Graph graph,
                                        const std::vector<Rule>& rules,
                                        const MemorySettings& settings) {
   MemoryPrediction prediction;
@@ -129,7 +129,8 @@ MemoryPrediction PredictExecutorMemory(const GraphUses& uses, const Graph& graph
   options.search_match_range = settings.search_match_range;
   options.external_heads.assign(graph.heads.size(), 0);
   for (int head : settings.external_heads) options.external_heads.at(head) = 1;
-  prediction.bound = OrderAsBound(graph, WorkersOf(*uses.graph, settings.workers));
+  prediction.bound =
+      OrderAsBound(std::move(graph), WorkersOf(*uses.graph, settings.workers));
   prediction.memory = PlanExecutorMemory(prediction.bound, prediction.table, options);
   return prediction;
 }

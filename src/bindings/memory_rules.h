@@ -38,7 +38,7 @@ struct MemoryPrediction {
 
 // `graph`: that of `uses`, or its outline. A graph without context groups belongs to
 // worker 0 alone.
-MemoryPrediction PredictExecutorMemory(const GraphUses& uses, const Graph& graph,
+MemoryPrediction PredictExecutorMemory(const GraphUses& uses, Graph graph,
                                        const std::vector<Rule>& rules,
                                        const MemorySettings& settings);
 

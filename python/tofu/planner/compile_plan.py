@@ -111,13 +111,14 @@ def compile_plan(
         spare_bytes=keep_fetched_bytes,
         on_pass=on_pass,
     )
-    step = _core.schedule(partitioned, joint=joint, relays=relays, on_pass=on_pass)
+    bytes_per_worker = tuple(partitioned.bytes_per_worker)
+    step = _core.schedule(partitioned, take=True, joint=joint, relays=relays, on_pass=on_pass)
     return Compiled(
         searched=plan,
         step=step,
         variables=variables_of(step),
         fetch=fetch,
-        bytes_per_worker=tuple(partitioned.bytes_per_worker),
+        bytes_per_worker=bytes_per_worker,
         fetched_bytes=partitioned.fetched_bytes + plan.update_bytes,
         shared_bytes=partitioned.shared_bytes,
         relayed_bytes=partitioned.relayed_bytes,

@@ -52,7 +52,7 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: i
         return plan
     copies = given.workers // alike.workers
     partitioned = _core.partition(alike, fetch=fetch, spare_bytes=keep_fetched_bytes)
-    step = _core.schedule(partitioned, joint=extension.runs_parts())
+    step = _core.schedule(partitioned, take=True, joint=extension.runs_parts())
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
     memory = step_memory(step, [kind(worker) for worker in range(alike.workers)])
     return plan.noted(

@@ -121,7 +121,7 @@ def step_graphs(
     roles = list(plan.table.graph.head_roles)
     crossing = "tiles" if machine.is_gpu else "plain_tiles"
     partitioned = _core.partition(plan, fetch=fetch, crossing=crossing, heads=roles)
-    step = _core.schedule(partitioned, joint=True)
+    step = _core.schedule(partitioned, take=True, joint=True)
     updates = [
         number
         for head in heads_of(step.backward_heads)

@@ -40,23 +40,23 @@ std::vector<int> VisitOrder(const Graph& graph) {
 
 class Builder {
  public:
-  Builder(const Graph& from, const std::vector<int>& workers)
-      : from_(from), workers_(workers), numbers_(from.nodes.size(), -1) {}
+  Builder(Graph from, const std::vector<int>& workers)
+      : from_(std::move(from)), workers_(workers), numbers_(from_.nodes.size(), -1) {}
 
   BoundGraph Run() {
     to_.graph.nodes.reserve(from_.nodes.size());
     to_.graph.shapes.reserve(from_.shapes.size());
+    to_.graph.first_entry = {0};
     for (int node : VisitOrder(from_)) Add(node);
     for (const NodeEntry& head : from_.heads) {
       to_.graph.heads.push_back({numbers_[static_cast<size_t>(head.node)], head.index});
     }
-    IndexEntries(&to_.graph);
     return std::move(to_);
   }
 
  private:
   void Add(int number) {
-    Node node = from_.nodes[static_cast<size_t>(number)];
+    Node node = std::move(from_.nodes[static_cast<size_t>(number)]);
     const int worker = workers_[static_cast<size_t>(number)];
     const bool is_direct = IsDirect(node);
     for (NodeEntry& input : node.inputs) {
@@ -65,10 +65,12 @@ class Builder {
     for (int& dependency : node.control_deps) {
       dependency = numbers_[static_cast<size_t>(dependency)];
     }
-    std::vector<NodeEntry> outputs;
-    for (int i = 0; i < node.num_outputs; ++i) outputs.push_back({number, i});
-    numbers_[static_cast<size_t>(number)] =
-        Append(std::move(node), worker, number, outputs);
+    for (int i = 0; i < node.num_outputs; ++i) {
+      const auto entry = static_cast<size_t>(from_.entry_id({number, i}));
+      to_.graph.shapes.push_back(std::move(from_.shapes[entry]));
+      to_.graph.dtypes.push_back(from_.dtypes[entry]);
+    }
+    numbers_[static_cast<size_t>(number)] = Append(std::move(node), worker, number);
   }
 
   NodeEntry Same(NodeEntry entry) const {
@@ -83,26 +85,27 @@ class Builder {
     if (is_new) {
       Node copy;
       copy.op = kCrossDeviceCopyOp;
-      copy.name = from_.nodes[static_cast<size_t>(entry.node)].name + "_copy";
+      copy.name = to_.graph.nodes[static_cast<size_t>(same.node)].name + "_copy";
       copy.inputs = {same};
-      found->second = Append(std::move(copy), worker, -1, {entry});
+      const Shape shape = to_.graph.shape(same);
+      to_.graph.shapes.push_back(shape);
+      to_.graph.dtypes.push_back(to_.graph.dtype(same));
+      found->second = Append(std::move(copy), worker, -1);
     }
     return {found->second, 0};
   }
 
-  // `like`: entries of the given graph with the outputs' shapes and dtypes.
-  int Append(Node node, int worker, int source, const std::vector<NodeEntry>& like) {
-    for (const NodeEntry& entry : like) {
-      to_.graph.shapes.push_back(from_.shape(entry));
-      to_.graph.dtypes.push_back(from_.dtype(entry));
-    }
+  // The shapes and dtypes of its outputs are there.
+  int Append(Node node, int worker, int source) {
+    auto& first = to_.graph.first_entry;
+    first.push_back(first.back() + node.num_outputs);
     to_.graph.nodes.push_back(std::move(node));
     to_.workers.push_back(worker);
     to_.sources.push_back(source);
     return to_.graph.num_nodes() - 1;
   }
 
-  const Graph& from_;
+  Graph from_;  // its nodes and shapes move to to_
   const std::vector<int>& workers_;
   BoundGraph to_;
   std::vector<int> numbers_;                         // [node of from_]: its number in to_
@@ -163,8 +166,8 @@ Graph OutlineOf(const Graph& graph) {
   return outline;
 }
 
-BoundGraph OrderAsBound(const Graph& graph, const std::vector<int>& workers) {
-  return Renumbered(Builder(graph, workers).Run());
+BoundGraph OrderAsBound(Graph graph, const std::vector<int>& workers) {
+  return Renumbered(Builder(std::move(graph), workers).Run());
 }
 
 }  // namespace tofu

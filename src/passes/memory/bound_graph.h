@@ -29,7 +29,7 @@ struct BoundGraph {
   std::vector<int> sources;  // [node]: number in the given graph; -1: a copy
 };
 
-BoundGraph OrderAsBound(const Graph& graph, const std::vector<int>& workers);
+BoundGraph OrderAsBound(Graph graph, const std::vector<int>& workers);
 
 // A copy with all that the order and the sizes of tensors depend on, without most
 // attributes and names: much less to copy.

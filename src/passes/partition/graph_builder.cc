@@ -30,7 +30,7 @@ int GraphBuilder::Add(Node node, int worker, const std::vector<Shape>& shapes,
   graph_.first_entry.push_back(graph_.first_entry.back() + node.num_outputs);
   graph_.shapes.insert(graph_.shapes.end(), shapes.begin(), shapes.end());
   graph_.dtypes.insert(graph_.dtypes.end(), dtypes.begin(), dtypes.end());
-  node.name = UniqueName(node.name);
+  if (!names_.insert(node.name).second) node.name = UniqueName(node.name);
   node.attrs[kContextAttr] = WorkerContext(worker);
   graph_.nodes.push_back(std::move(node));
   node_workers_.push_back(worker);

@@ -215,13 +215,13 @@ class Partitioner {
   }
 
   void AddOperator(int node) {
-    const std::vector<OperatorPart> parts = OperatorParts(graph_, table_, plan_, node);
+    std::vector<OperatorPart> parts = OperatorParts(graph_, table_, plan_, node);
     std::vector<int> instances(workers_, -1);
     std::vector<Regions> assembled = SmallInputs(node, parts);
     AddRoutedInputs(node, parts, &assembled);
     for (int w = 0; w < workers_; ++w) {
       if (!parts[w].active) continue;
-      instances[w] = AddInstance(node, w, parts[w], assembled);
+      instances[w] = AddInstance(node, w, assembled, &parts[w]);
       instances_.emplace_back(instances[w], node);
     }
     for (int output = 0; output < graph_.nodes[node].num_outputs; ++output) {
@@ -231,13 +231,14 @@ class Partitioner {
     }
   }
 
-  int AddInstance(int node, int worker, const OperatorPart& part,
-                  const std::vector<Regions>& regions) {
+  // Takes the part's attributes.
+  int AddInstance(int node, int worker, const std::vector<Regions>& regions,
+                  OperatorPart* part) {
     const Node& n = graph_.nodes[node];
     Node instance;
     instance.op = n.op;
     instance.name = AtWorker(n.name, worker);
-    instance.attrs = part.attrs;
+    instance.attrs = std::move(part->attrs);
     instance.num_outputs = n.num_outputs;
     const StrategyRow* const row = table_.row(node);
     instance.runs_once = RunsOnce(n, row);
@@ -248,12 +249,12 @@ class Partitioner {
       instance.inputs.push_back(
           assembled != regions[slot].end()
               ? assembled->second
-              : AddInput(n.inputs[slot], part.inputs[slot], worker, name));
+              : AddInput(n.inputs[slot], part->inputs[slot], worker, name));
     }
     std::vector<Shape> shapes;
     std::vector<int> dtypes;
     for (int output = 0; output < n.num_outputs; ++output) {
-      shapes.push_back(part.outputs[output].Extents());
+      shapes.push_back(part->outputs[output].Extents());
       dtypes.push_back(graph_.dtype({node, output}));
     }
     return builder_.Add(std::move(instance), worker, shapes, dtypes);

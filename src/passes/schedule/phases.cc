@@ -64,16 +64,19 @@ class Copier {
   explicit Copier(Partitioned& source)
       : source_(source), copies_(source.graph.num_entries(), NodeEntry{-1, 0}) {}
 
-  // With `is_last`, takes the node's attributes out of the source.
+  // With `is_last`, takes all but the node's operator and name out of the source.
   void CopyNode(int node, bool is_last) {
     Graph& graph = source_.graph;
     Node& source = graph.nodes[node];
-    Node copy = {source.op,     source.name,         {},
-                 source.inputs, source.control_deps, source.num_outputs};
+    Node copy = {source.op, source.name, {}, {}, {}, source.num_outputs};
     if (is_last) {
       copy.attrs = std::move(source.attrs);
+      copy.inputs = std::move(source.inputs);
+      copy.control_deps = std::move(source.control_deps);
     } else {
       copy.attrs = source.attrs;
+      copy.inputs = source.inputs;
+      copy.control_deps = source.control_deps;
     }
     for (NodeEntry& input : copy.inputs) input = copies_[graph.entry_id(input)];
     std::vector<Shape> shapes;

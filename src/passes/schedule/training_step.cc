@@ -82,9 +82,10 @@ JointGraph Joined(Phases phases, const std::vector<PartitionedVariable>& variabl
 
 }  // namespace
 
-TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& options,
+TrainingStep ScheduleStep(Partitioned partitioned, const StepOptions& options,
                           const StepCallback& on_pass) {
-  Partitioned ordered = options.control_deps ? InOrder(partitioned) : partitioned;
+  Partitioned ordered = std::move(partitioned);
+  if (options.control_deps) ordered = InOrder(std::move(ordered));
   std::optional<Draws> draws;
   if (options.joint && HasBackward(ordered)) draws = SplitDraws(&ordered);
   Phases phases = SplitPhases(std::move(ordered));

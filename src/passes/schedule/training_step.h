@@ -52,7 +52,7 @@ struct TrainingStep {
 using StepCallback =
     std::function<void(const std::string& name, const std::string& dump)>;
 
-TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& options,
+TrainingStep ScheduleStep(Partitioned partitioned, const StepOptions& options,
                           const StepCallback& on_pass = nullptr);
 
 }  // namespace tofu

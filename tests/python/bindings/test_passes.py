@@ -270,3 +270,14 @@ def test_names_may_be_any_text():
     divided = _core.partition(_core.plan(_table(json.dumps(graph)), workers=2))
     names = [node.name for node in divided.graph.nodes]
     assert 'Ünïcode "quoted" \U0001f9c0\n@1' in names
+
+
+def test_a_step_takes_the_graph_or_copies_it():
+    divided = _core.partition(_plan(2))
+    kept = _core.schedule(divided)
+    assert divided.graph.nodes
+    fetched, sizes = divided.fetched_bytes, divided.bytes_per_worker
+    taken = _core.schedule(divided, take=True)
+    assert [g.to_json() for g in taken.graphs] == [g.to_json() for g in kept.graphs]
+    assert not divided.graph.nodes
+    assert divided.fetched_bytes == fetched and any(sizes)
