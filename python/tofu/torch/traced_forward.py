@@ -16,6 +16,9 @@ from tofu.torch.module_state import Place, plain_attributes, set_attributes
 __all__ = ["OwnOutputs", "without_other_randomness"]
 
 
+_RETURNED = (torch.Tensor, bool, int, float, complex, str, bytes, type(None))
+
+
 class OwnOutputs:
     """The forward of a module that is traced: its outputs alias nothing, as graphs have no aliases.
 
@@ -46,6 +49,15 @@ class OwnOutputs:
                     f"{type(module).__name__}: forward keeps a tensor as the attribute {name!r} of "
                     f"{where or 'the module'}, where later code would not find it; return it "
                     "with the outputs instead"
+                )
+
+        for each in pytree.tree_leaves(outputs):
+            if not isinstance(each, _RETURNED):
+                raise GraphError(
+                    f"{type(module).__name__}: forward returns a {type(each).__name__}; expected "
+                    "tensors, numbers and texts, in lists, tuples and dicts. Models of Hugging "
+                    "Face return a cache unless their configuration or the call says "
+                    "use_cache=False"
                 )
 
         def own(value: Any) -> Any:

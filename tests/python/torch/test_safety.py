@@ -172,12 +172,24 @@ class Keeping(nn.Module):
         return self.kept.sum()
 
 
+class Returning(nn.Module):
+    """Returns an object that is no tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 1)
+
+    def forward(self, data):
+        return self.inner(data).sum(), random.Random()
+
+
 def refused() -> None:
     state = random.getstate()
     for kind, message in [
         (Moving, "forward sets the attribute 'rate' of the module to another value in every call"),
         (Chance, "forward draws numbers of Python's module random"),
         (Keeping, "forward keeps a tensor as the attribute 'kept'"),
+        (Returning, "forward returns a Random; expected tensors"),
     ]:
         with pytest.raises(GraphError, match=message):
             made(kind)
