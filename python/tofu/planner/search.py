@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from tofu import _core, file_cache
 from tofu.analysis.strategy_table import table_digest
+from tofu.config import caches
 from tofu.errors import ConfigError, PlanError
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.machine_files import read_machine
@@ -173,7 +174,8 @@ def search_plan(
     chosen = options or SearchOptions()
     pins = _fixed(table, cuts or {}, chosen)
     # Passes are to be seen, and times depend on a machine's file.
-    kept = None if on_pass is not None or chosen.machine else _key(table, workers, pins, chosen)
+    is_new = on_pass is not None or chosen.machine or not caches()
+    kept = None if is_new else _key(table, workers, pins, chosen)
     plan = None if kept is None else _kept_plan(table, kept)
     if plan is not None:
         return _divided(plan, None, chosen)

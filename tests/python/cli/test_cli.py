@@ -267,6 +267,7 @@ def test_every_option_of_run_reaches_the_script(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
         "import json, os\n"
+        "del os.environ['TOFU_CACHE']  # set for all tests\n"
         "print(json.dumps({k[5:]: v for k, v in os.environ.items() if k.startswith('TOFU_')}))"
     )
     (tmp_path / "describe.py").write_text("")

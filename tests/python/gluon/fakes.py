@@ -125,7 +125,10 @@ def backend(kind="alike"):
 
     def search(problem, *_args, **_options):
         pins = {**problem.fixed, **next(iter(problem.wishes), {})}
-        plan = types.SimpleNamespace(table=problem.table, workers=problem.workers, pins=pins)
+        plan = types.SimpleNamespace(
+            table=problem.table, workers=problem.workers, pins=pins, parts=PARTS[problem.workers],
+            shares=(), tile_multiple=1,
+        )  # fmt: skip
         return Searched(problem, plan, None)
 
     def compile_plan(plan, **_options):
@@ -302,6 +305,8 @@ def _plan(graph, cuts_of, parts, of_weights):
         table=types.SimpleNamespace(graph=graph),
         status="optimal",
         parts=list(parts),
+        shares=(),
+        tile_multiple=1,
         search_seconds=0.01,
         memory_bytes=512,
         cuts=lambda name: list(cuts_of[name]),
