@@ -150,14 +150,6 @@ class _Place:
         """The rank at this place."""
         return 0
 
-    def get_local_rank(self, dim: int) -> int:
-        """The rank's coordinate along a dimension."""
-        return 0
-
-    def get_coordinate(self) -> list[int]:
-        """The rank's coordinates."""
-        return [0] * self.mesh.ndim
-
 
 class _NoExchange(Exchange):
     """Exchanges that send nothing: messages and tiles are allocated, but not filled."""

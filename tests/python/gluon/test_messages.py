@@ -30,6 +30,7 @@ def compiled(indivisible, serial_bytes):
     graph = types.SimpleNamespace(hash="4d57e742f154af8d")
     searched = types.SimpleNamespace(
         indivisible_bytes=lambda: indivisible, num_operators=3, search_seconds=0.5, parts=[2, 2],
+        shares=(), tile_multiple=1,
         memory_bytes=1536,
         status="steps-optimal", table=types.SimpleNamespace(graph=graph),
     )  # fmt: skip

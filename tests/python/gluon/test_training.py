@@ -15,6 +15,7 @@ import tofu.gluon
 from tofu.gluon.session import autograd_hooks
 from tofu.gluon.session.session import active
 from tofu.gluon.training.parameter import is_tiled
+from tofu.plans.parts import Parts
 
 from .models import (
     assert_same,
@@ -97,8 +98,8 @@ def test_parameters_cut_in_other_steps_are_refused(two):
     both = nn.HybridSequential(prefix="both_")
     both.add(one, other)
     both.hybridize()
-    one.weight._tofu.parts = one.bias._tofu.parts = (3, 2)
-    other.weight._tofu.parts = other.bias._tofu.parts = (2, 3)
+    one.weight._tofu.parts = one.bias._tofu.parts = Parts((3, 2))
+    other.weight._tofu.parts = other.bias._tofu.parts = Parts((2, 3))
     with pytest.warns(UserWarning, match=r"one_\w+ in 3 x 2, other_\w+ in 2 x 3 parts"):
         both(mx.nd.ones((4, 8)))
 
