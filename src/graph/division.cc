@@ -75,10 +75,9 @@ std::vector<int64_t> Division::Bounds(int64_t size, size_t step) const {
   int64_t least = 1;  // that all later steps can cut
   for (size_t later = step + 1; later < steps_; ++later) least *= parts_[later];
   least = std::min(least, size / parts_[step]);
-  const std::vector<int64_t> bounds =
-      Cut(size, parts_[step], shares_->of(step), least, 1);
+  std::vector<int64_t> bounds = Cut(size, parts_[step], shares_->of(step), least, 1);
   if (shares_->multiple == 1) return bounds;
-  const std::vector<int64_t> aligned =
+  std::vector<int64_t> aligned =
       Cut(size, parts_[step], shares_->of(step), 0, shares_->multiple);
   for (size_t part = 0; part + 1 < bounds.size(); ++part) {
     const int64_t before = bounds[part + 1] - bounds[part];
