@@ -142,5 +142,5 @@ def test_the_benchmark_counts_the_calls_that_a_step_makes(fetch):
     assert calls["cuLaunchKernel"] == expected["kernels"]
     waits = calls["cudaStreamSynchronize"]
     assert expected["waits"] <= waits <= _SLACK * expected["waits"]
-    # Of a worker's operators in a row, most run as one.
-    assert expected["launches"] < found["operators"] / 2
+    # Operators that wait for the same fetches run as one.
+    assert expected["launches"] < 0.7 * found["operators"]
