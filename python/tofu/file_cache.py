@@ -19,19 +19,19 @@ import functools
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Optional
 
 from tofu import _core
 from tofu.config import caches, private_directory
 
-__all__ = ["FOLDER", "find", "keep", "used", "version"]
+__all__ = ["FOLDER", "find", "keep", "record_finds", "version"]
 
 FOLDER = "compiled"
 MOST_BYTES = 2**28
 _KEPT_SHARE = 0.75  # of the limit, when room is made
-_used: set[str] = set()
+_records: list[set[str]] = []
 
 
 def find(kind: str, key: Iterable[str]) -> Optional[str]:
@@ -48,7 +48,8 @@ def find(kind: str, key: Iterable[str]) -> Optional[str]:
         digest, _, text = path.read_text(encoding="utf-8").partition("\n")
         if digest == _hash([text]):
             os.utime(path)
-            _used.add(kind)
+            for record in _records:
+                record.add(kind)
             return text
     return None
 
@@ -70,9 +71,15 @@ def keep(kind: str, key: Iterable[str], text: str) -> None:
         _make_room(path.parent)
 
 
-def used() -> frozenset[str]:
-    """The kinds of texts that this process has found."""
-    return frozenset(_used)
+@contextlib.contextmanager
+def record_finds() -> Iterator[set[str]]:
+    """Collect the kinds of texts that are found while the block runs."""
+    record: set[str] = set()
+    _records.append(record)
+    try:
+        yield record
+    finally:
+        _records[:] = [other for other in _records if other is not record]
 
 
 @functools.cache

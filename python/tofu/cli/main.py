@@ -57,8 +57,10 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            result = super().invoke(ctx)
-            _tell_kept(ctx.invoked_subcommand)
+            with file_cache.record_finds() as kinds:
+                result = super().invoke(ctx)
+            if "plan" in kinds:
+                _tell_kept(ctx.invoked_subcommand)
             return result
         except KeyboardInterrupt:
             progress.clear()
@@ -68,7 +70,7 @@ class _Commands(click.Group):
 def _tell_kept(command: Optional[str]) -> None:
     """Say that a plan is an earlier run's; `tofu run` says so where it says what it partitions."""
     is_quiet = Config.from_environment().log_level == "quiet"
-    if "plan" in file_cache.used() and command != "run" and not is_quiet:
+    if command != "run" and not is_quiet:
         text = "tofu: an earlier run searched this plan (TOFU_CACHE=0 searches again)"
         click.echo(text, err=True)
 

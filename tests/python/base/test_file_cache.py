@@ -20,11 +20,14 @@ def folder(monkeypatch, tmp_path):
 
 def test_a_text_is_found_under_its_whole_key_alone(folder):
     file_cache.keep("plan", KEY, "text\nof two lines")
-    assert file_cache.find("plan", KEY) == "text\nof two lines"
-    assert "plan" in file_cache.used()
+    with file_cache.record_finds() as kinds:
+        assert file_cache.find("plan", KEY) == "text\nof two lines"
+    assert kinds == {"plan"}
     others = [("graph",), ("graph", "other"), ("graphoptions",), ("graph", "options", "")]
-    assert [file_cache.find("plan", other) for other in others] == [None] * len(others)
-    assert file_cache.find("table", KEY) is None
+    with file_cache.record_finds() as kinds:
+        assert [file_cache.find("plan", other) for other in others] == [None] * len(others)
+        assert file_cache.find("table", KEY) is None
+    assert not kinds
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[:-1], lambda text: text + "x", lambda _: ""])

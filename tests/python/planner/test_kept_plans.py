@@ -112,6 +112,9 @@ def test_a_command_says_that_it_took_an_earlier_plan(capsys):
         printed.append(capsys.readouterr())
     assert printed[0].out == printed[1].out
     assert printed[1].err.endswith(text)
+    with pytest.raises(SystemExit):
+        main(["models"])
+    assert capsys.readouterr().err == ""
 
 
 def test_a_run_says_that_it_took_an_earlier_plan(capsys):
