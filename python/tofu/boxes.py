@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-__all__ = ["Box", "cuts_evenly", "piece"]
+__all__ = ["Box", "cuts_evenly", "idle_steps", "piece"]
 
 Shape = tuple[int, ...]
 
@@ -79,3 +79,37 @@ def cuts_evenly(extent: int, parts: int) -> bool:
     (True, False, False)
     """
     return extent >= parts and 4 * -(-extent // parts) * parts <= 5 * extent
+
+
+def idle_steps(workers: int, *extents: int) -> list[int]:
+    """The parts of the steps, one for each prime factor, that cut none of these extents evenly.
+
+    >>> idle_steps(12, 10), idle_steps(12, 1, 2), idle_steps(8, 64)
+    ([3], [2, 3], [])
+    """
+    steps = _prime_factors(workers)
+    for extent in extents:
+        parts, idle = 1, []
+        for step in steps:
+            if cuts_evenly(extent, parts * step):
+                parts *= step
+            else:
+                idle.append(step)
+        steps = idle
+    return steps
+
+
+def _prime_factors(number: int) -> list[int]:
+    """The prime factors, ascending.
+
+    >>> _prime_factors(12)
+    [2, 2, 3]
+    """
+    factors = []
+    divisor = 2
+    while number > 1:
+        while number % divisor == 0:
+            number //= divisor
+            factors.append(divisor)
+        divisor += 1
+    return factors

@@ -91,6 +91,16 @@ TEST(TableMemo, SomeUndominatedValueIsBestWhateverTheOthersChoose) {
   EXPECT_GT(removed, 200);
 }
 
+// Either value is best if the others suit it. Over ten tables what one loses against the
+// other adds up to more than 2^63.
+TEST(TableMemo, NoValueIsDominatedWhoseLossesAddUpBeyondAnyNumber) {
+  const int64_t most = kForbidden - 1;
+  TableMemo memo;
+  const SharedCells table = memo.Unify({0, most, most, 0});
+  const std::vector<TableEnd> ends(10, {&table, true, 2, 2});
+  EXPECT_EQ(memo.Undominated({0, 0}, ends), (std::vector<char>{1, 1}));
+}
+
 TEST(TableMemo, ShrinksAndAddsEitherWayRound) {
   TableMemo memo;
   const SharedCells table = memo.Unify({1, 2, 3, 4, 5, 6});  // 2 x 3

@@ -240,6 +240,30 @@ def test_a_convolutions_gradients_by_data_and_parameters(batch, options, transpo
     assert "_backward_Convolution" in found
 
 
+# Workers share space if the batch leaves some idle, whether or not anything divides.
+@pytest.mark.parametrize(
+    ("workers", "shape", "stride", "is_transposed"),
+    [
+        (3, (1, 3, 8, 4), 1, True),  # rows of 3, 3 and 2
+        (3, (1, 3, 4, 4), 1, False),  # one part would hold twice what the others do
+        (2, (5, 3, 8, 4), 1, False),  # 3 and 2 images
+        (4, (10, 3, 8, 4), 1, False),
+        (6, (2, 3, 8, 4), 1, True),  # two images, three parts of each
+        (3, (1, 3, 9, 4), 2, False),  # a stride of 2 does not divide 9 rows, and 2 columns are few
+        (3, (1, 3, 16, 4), 2, True),
+    ],
+)
+def test_workers_share_space_where_the_batch_leaves_some_idle(
+    workers, shape, stride, is_transposed
+):
+    window = {"kernel": (3, 3), "pad": (1, 1), "stride": (stride, stride)}
+    symbol = sym.Convolution(sym.var("x"), sym.var("w"), num_filter=4, no_bias=True, **window)
+    parameters = {"x": random(shape, "float64"), "w": random((4, 3, 3, 3), "float64", seed=1)}
+    assert_equal(symbol, {}, parameters, workers=workers, tolerance=1e-10)
+    found = operators(symbol, {}, parameters, workers=workers)
+    assert ("Deconvolution" in found) == is_transposed
+
+
 POOLINGS = [
     ({"kernel": (3, 3), "pad": (1, 1), "pool_type": "avg"}, BOTH),
     ({"kernel": (3, 3), "pad": (1, 1), "pool_type": "sum"}, BOTH),

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Optional
 
+from tofu.boxes import cuts_evenly, idle_steps
 from tofu.dtypes import dtype_name
 from tofu.mx.nnvm import Entry, Node, Shape, format_shape
 
@@ -33,13 +34,13 @@ def _numbers(node: Node, name: str, default: int) -> tuple[int, ...]:
 
 
 def _space_is_shared(node: Node, workers: int) -> bool:
-    """Whether splitting the batch leaves workers idle that could share a spatial dimension."""
+    """Whether evenly cutting the batch leaves workers idle that could share a spatial dimension."""
     head, data = node.inputs[0].shape, node.inputs[1].shape
-    left = workers // math.gcd(workers, data[0])
-    strides = _numbers(node, "stride", 1)
-    return left > 1 and any(
-        size % stride == 0 and math.gcd(math.gcd(size // stride, out), left) > 1
+    idle, strides = idle_steps(workers, data[0]), _numbers(node, "stride", 1)
+    return any(
+        size % stride == 0 and cuts_evenly(min(size // stride, out), parts)
         for size, out, stride in zip(data[2:], head[2:], strides)
+        for parts in idle
     )
 
 

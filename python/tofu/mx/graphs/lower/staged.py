@@ -14,7 +14,7 @@ from typing import Optional
 
 from tofu.analysis.apply_row import extent_of
 from tofu.analysis.table import Row, row_for
-from tofu.boxes import cuts_evenly
+from tofu.boxes import cuts_evenly, idle_steps
 from tofu.dtypes import dtype_name
 from tofu.mx.nnvm import Entry, Node, Shape
 
@@ -35,39 +35,10 @@ def indivisible(node: Node, workers: int) -> bool:
     """
     ins = [entry.shape for entry in node.inputs]
     row = row_for(node.op, node.attrs, ins, node.shapes)
-    idle, shared = _prime_factors(workers), 1
-    for extent in _free(row, ins, node.shapes) if row is not None else ():
-        idle, shared = _idle(idle, extent), shared * extent
+    extents = _free(row, ins, node.shapes) if row is not None else []
     elements = math.prod(ins[0])
-    rest = elements // math.gcd(shared, elements)
-    return any(cuts_evenly(rest, parts) for parts in idle)
-
-
-def _idle(steps: Sequence[int], extent: int) -> list[int]:
-    """Returns the steps that do not cut an extent evenly after those that do."""
-    parts, idle = 1, []
-    for step in steps:
-        if cuts_evenly(extent, parts * step):
-            parts *= step
-        else:
-            idle.append(step)
-    return idle
-
-
-def _prime_factors(number: int) -> list[int]:
-    """The prime factors, ascending.
-
-    >>> _prime_factors(12)
-    [2, 2, 3]
-    """
-    factors = []
-    divisor = 2
-    while number > 1:
-        while number % divisor == 0:
-            number //= divisor
-            factors.append(divisor)
-        divisor += 1
-    return factors
+    rest = elements // math.gcd(math.prod(extents), elements)
+    return any(cuts_evenly(rest, parts) for parts in idle_steps(workers, *extents))
 
 
 def _free(row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> list[int]:
@@ -375,7 +346,7 @@ def _rows_are_shared(node: Node, workers: int) -> bool:
     worker reads all rows, which costs more if there are more rows than lookups.
     """
     data, (rows, size) = (entry.shape for entry in node.inputs)
-    idle = _idle(_prime_factors(workers), size)
+    idle = idle_steps(workers, size)
     return rows > math.prod(data) and any(cuts_evenly(rows, parts) for parts in idle)
 
 
@@ -388,7 +359,7 @@ def embedding(node: Node, build: Builder) -> Sequence[Entry]:
     """
     data, weight = node.inputs
     rows, size = weight.shape
-    blocks = build.workers // math.prod(_idle(_prime_factors(build.workers), rows))
+    blocks = build.workers // math.prod(idle_steps(build.workers, rows))
     height, count = -(-rows // blocks), math.prod(data.shape)
     with build.stage("tokens"):
         token = build.op("Cast", build.op("BlockGrad", data), dtype="int32")
