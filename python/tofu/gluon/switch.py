@@ -22,7 +22,7 @@ from tofu.config import MXNET_ENVIRONMENT, Config
 from tofu.errors import ConfigError
 from tofu.mx.run import error_list
 
-from .blocks import block, unhybridized
+from .blocks import block, block_call, unhybridized
 from .processes import cluster
 from .session import async_errors, backward_calls, messages, session
 from .session.session import Session
@@ -178,7 +178,7 @@ def _restorer(name: str, before: Optional[str]) -> Callable[[], None]:
 
 def _patch_mxnet(state: State) -> None:
     seams: list[tuple[Any, str, Callable[[Any], Any]]] = [
-        (gluon.Block, "__call__", block.call),
+        (gluon.Block, "__call__", block_call.call),
         (gluon.HybridBlock, "_build_cache", block.build_cache),
         (gluon.HybridBlock, "_call_cached_op", block.call_cached_op),
         (gluon.HybridBlock, "forward", unhybridized.forward),

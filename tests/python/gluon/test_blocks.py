@@ -281,6 +281,35 @@ def test_a_plain_block_around_a_hybridized_one_is_fine(on):
     assert (found[1], expected[1]) == (True, False)
 
 
+class Weighted(Plain):
+    """A plain block with a parameter of its own, which trains eagerly."""
+
+    def __init__(self, inner, **kwargs):
+        super().__init__(inner, **kwargs)
+        self.scale = self.params.get("scale", shape=(6,), init="ones")
+
+    def forward(self, x):
+        return super().forward(x) * self.scale.data()
+
+
+def test_a_block_that_trains_in_part_tells_its_share_in_one_line(on, capsys):
+    tofu.gluon.enable(workers=2, device="cpu", log="info")
+    net = started(
+        Weighted(nn.Dense(6, in_units=10, flatten=False, prefix="inner_"), prefix="weighted_")
+    )
+    earlier = mx.nd.ones((12, 10))
+    earlier.attach_grad()
+    with autograd.record(), pytest.warns(messages.TofuWarning) as seen:
+        net(earlier * 2)  # an operator of the script, not of the net
+    (text,) = warnings_of(seen)
+    assert text.startswith(
+        "tofu: weighted (inner inside it, 1 of its 3 operators, 91.7% of its 72 parameters) over 2"
+    )
+    assert text.endswith("; to have the rest partitioned, make it, or the part of it that trains, "
+                         "a HybridBlock")  # fmt: skip
+    assert not told_lines(capsys)
+
+
 def test_eager_prediction_is_not_worth_a_word(on):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

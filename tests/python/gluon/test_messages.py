@@ -12,12 +12,14 @@ from fractions import Fraction
 import pytest
 
 import tofu.gluon  # noqa: F401  (messages belong to it)
-from tofu.gluon.session import messages
+from tofu.gluon.session import block_report, messages
+
+OF_TWO = {"first": True, "forward_operators": 2}
 
 
 @pytest.fixture
 def session():
-    depth = types.SimpleNamespace(level=0, partitioned=[], setup_seconds=0.0)
+    depth = types.SimpleNamespace(level=0, partitioned=[], untraced=[], setup_seconds=0.0)
     state = types.SimpleNamespace(told=set(), depth=depth, first_step=[])
     context = types.SimpleNamespace(device_type="cpu", device_id=0)
     wish = types.SimpleNamespace(dump_dir=None)
@@ -49,10 +51,10 @@ def told(function, *args):
 
 def test_debug_tells_more_than_info(session, capsys):
     messages.set_level("info")
-    messages.partitioned("net", compiled({}, 4096), 10, session, first=True, serial_bytes=4096)
+    block_report.partitioned("net", compiled({}, 4096), 10, session, **OF_TWO, serial_bytes=4096)
     info = capsys.readouterr().err
     messages.set_level("debug")
-    messages.partitioned("net", compiled({}, 4096), 10, session, first=True, serial_bytes=4096)
+    block_report.partitioned("net", compiled({}, 4096), 10, session, **OF_TWO, serial_bytes=4096)
     debug = capsys.readouterr().err
     assert debug.endswith(info)
     assert info.endswith(
@@ -102,10 +104,17 @@ def test_the_line_tells_which_plan_was_used(session, capsys, files, text):
     messages.set_level("info")
     session.state.depth.level = 1
     for file in files:
-        messages.partitioned(
-            "net", compiled({}, 1), 9, session, first=True, serial_bytes=4096, plan_file=file
+        block_report.partitioned(
+            "net",
+            compiled({}, 1),
+            9,
+            session,
+            first=True,
+            forward_operators=2,
+            serial_bytes=4096,
+            plan_file=file,
         )
-    messages.tell_partitioned("net", session)
+    block_report.tell_call("net", "", "", session)
     (line,) = capsys.readouterr().err.splitlines()
     size, whole = f"{1.5 * len(files):.1f} KiB", f"{4.0 * len(files):.1f} KiB"
     assert line.endswith(
@@ -130,12 +139,18 @@ def test_several_blocks_are_summed_up_once(
     messages.set_level("info")
     for number in range(blocks):
         session.state.depth.setup_seconds = 0.25
-        messages.partitioned(
-            f"net{number}", compiled({}, 1), 9, session, first=True, serial_bytes=2048
+        block_report.partitioned(
+            f"net{number}",
+            compiled({}, 1),
+            9,
+            session,
+            first=True,
+            forward_operators=2,
+            serial_bytes=2048,
         )
     capsys.readouterr()
-    messages.first_step(share, session)
-    messages.first_step(share, session)
+    block_report.first_step(share, session)
+    block_report.first_step(share, session)
     lines = capsys.readouterr().err.splitlines()
     sums = (
         f"{blocks}.0 KiB communicated per step, about {1.5 * blocks:.1f} KiB on a worker "
@@ -145,6 +160,28 @@ def test_several_blocks_are_summed_up_once(
     assert lines == ([] if told is None else ["tofu: first step: " + told.format(sums, command)])
 
 
+def test_a_block_that_runs_in_part_is_one_warning(session, capsys):
+    messages.set_level("info")
+    session.strict, session.plans = False, None
+    session.wish.limit_bytes = None
+    session.state.depth.level = 1
+    for name in ("first", "second"):
+        block_report.partitioned(name, compiled({}, 1), 9, session, **OF_TWO, serial_bytes=2048)
+        block_report.untraced(f"{name}'s", "it prints", session)
+    share = "4 of its 6 operators, 90.0% of its 20 parameters"
+    assert told(block_report.tell_call, "net", "make it a HybridBlock", share, session) == [
+        f"tofu: net (2 blocks inside it, {share}) over 1 worker "
+        f"{session.contexts[0]}: 2.0 KiB communicated per "
+        "step, about 3.0 KiB on a worker (4.0 KiB serially), search 1.00 s, set up in 0.00 s; "
+        "first's itself runs eagerly: it prints; second's itself runs eagerly: it prints; "
+        "to have the rest partitioned, make it a HybridBlock"
+    ]
+    assert not capsys.readouterr().err
+    block_report.first_step(Fraction(9, 10), session)
+    assert not capsys.readouterr().err  # told already: one line, not two
+    assert told(block_report.tell_call, "net", "", "", session) == []
+
+
 def test_the_set_up_time_is_that_of_all_phases(session, capsys):
     messages.set_level("info")
     session.state.depth.level = 1
@@ -152,8 +189,8 @@ def test_the_set_up_time_is_that_of_all_phases(session, capsys):
         with messages.phase("net", doing, session):
             time.sleep(seconds)
     for name in ("net", "another"):
-        messages.partitioned(name, compiled({}, 1), 9, session, first=True, serial_bytes=4096)
-        messages.tell_partitioned(name, session)
+        block_report.partitioned(name, compiled({}, 1), 9, session, **OF_TWO, serial_bytes=4096)
+        block_report.tell_call(name, "", "", session)
     first, second = capsys.readouterr().err.splitlines()
     assert 0.75 <= float(first.split()[-2]) < 60
     assert second.endswith("set up in 0.00 s")

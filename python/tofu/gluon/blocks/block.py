@@ -18,9 +18,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 from mxnet import autograd
 from mxnet.base import MXNetError
-from mxnet.gluon import HybridBlock
 from mxnet.gluon import block as gluon_block
-from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError, TofuError
 from tofu.gluon.session import messages
@@ -33,7 +31,7 @@ from tofu.gluon.training.parameter import TilingError, is_tiled, peeking
 from .compile_block import make_pool
 from .program_pool import Pool, Signature
 
-__all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op", "untie"]
+__all__ = ["PartitionedBlock", "build_cache", "call_cached_op", "untie"]
 
 # How many signatures (batch sizes, modes) of a block are kept bound at a time.
 _MAX_POOLS = 32
@@ -281,51 +279,3 @@ def _check_structure(block: Any, found: Any) -> None:
             f"{block.name}: arguments nested as {found}, expected {expected} as in the first "
             "call (0 stands for an array, -1 for None); call hybridize() again to change it"
         )
-
-
-def call(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap Block.__call__: warn if a script uses trainable parameters eagerly."""
-
-    def __call__(self: Any, *args: Any) -> Any:  # noqa: N807 - replaces the method of that name
-        current = active()
-        if current is None:
-            return original(self, *args)
-        depth, eager = current.state.depth, current.state.eager
-        touches = _uses_parameters_eagerly(self, args)
-        depth.level += 1
-        try:
-            outputs = original(self, *args)
-        finally:
-            depth.level -= 1
-            is_handled = id(self) in depth.handled  # by tofu.gluon.blocks.unhybridized
-            depth.handled.discard(id(self))
-            depth.touched = depth.touched or (touches and not is_handled)
-            touched = depth.touched and not depth.level
-            if not depth.level:
-                depth.touched = False
-                messages.tell_partitioned(self.name or type(self).__name__, current)
-        if touched and self not in eager:
-            _warn_eager(self, current)
-            eager.add(self)
-        return outputs
-
-    return __call__
-
-
-def _uses_parameters_eagerly(block: Any, args: Any) -> bool:
-    if not block._reg_params or not args or getattr(block, "_active", False):
-        return False
-    if isinstance(block, gluon_block.SymbolBlock) or not isinstance(args[0], (NDArray, list)):
-        return False
-    return bool(
-        autograd.is_recording() and any(p.grad_req != "null" for p in block._reg_params.values())
-    )
-
-
-def _warn_eager(block: Any, current: Session) -> None:
-    if isinstance(block, HybridBlock):
-        advice = "call its hybridize() before training"
-        advice += "" if current.hybridize else ", or unset TOFU_HYBRIDIZE"
-    else:
-        advice = "make it, or the part of it that trains, a HybridBlock"
-    messages.eager(block.name or type(block).__name__, advice, current)

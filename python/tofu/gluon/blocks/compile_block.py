@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 import mxnet as mx
 
 from tofu.errors import InternalError, PlanError
-from tofu.gluon.session import messages
+from tofu.gluon.session import block_report, messages
 from tofu.gluon.session.session import Session
 from tofu.gluon.training.parameter import check_tileable, is_tiled, shape_of, tile
 from tofu.gluon.training.tile_state import Update
@@ -60,9 +60,8 @@ def make_pool(
         if not is_tiled(parameter):
             check_tileable(parameter)
     messages.many_workers(session)
-    session.state.runs_python |= any(
-        node["op"] == "Custom" for node in json.loads(symbol_text(symbol))["nodes"]
-    )
+    operators = [node["op"] for node in json.loads(symbol_text(symbol))["nodes"]]
+    session.state.runs_python |= "Custom" in operators
     fetch = session.state.backend.usable_fetch(session.wish.fetch, session.contexts)
     prepared = _Prepared(name, symbol, parameters, signature, fetch, session)
     if fetch.reason is not None:
@@ -79,8 +78,9 @@ def make_pool(
     plans = None if problem.saved is None else session.plans
     plan_file = None if plans is None else plans.path
     is_told = first and parameters
-    messages.partitioned(
+    block_report.partitioned(
         name, compiled, size, session, first=first, plan_file=plan_file,
+        forward_operators=len(operators) - operators.count("null"),
         serial_bytes=session.state.backend.serial_memory(problem) if is_told else 0,
     )  # fmt: skip
     if first:

@@ -22,7 +22,7 @@ from mxnet.gluon import loss as gluon_loss
 from mxnet.ndarray import NDArray
 
 from tofu.errors import PlanError
-from tofu.gluon.session import messages
+from tofu.gluon.session import block_report
 from tofu.gluon.session.session import Session, active
 from tofu.gluon.session.state import State
 from tofu.gluon.training import outputs
@@ -364,7 +364,7 @@ def _draws(op: str, attrs: Any, state: State) -> str:
 def _tell(block: Any, reason: str, session: Session) -> None:
     known = session.state.traces.setdefault(block, Known())
     if reason not in known.told:
-        messages.untraced(block.name or type(block).__name__, reason, session)
+        block_report.untraced(block.name or type(block).__name__, reason, session)
         known.told.add(reason)
 
 

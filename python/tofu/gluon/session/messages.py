@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
-import shlex
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any
 
 import numpy as np
 
 from tofu.errors import ConfigError
 from tofu.planner.compile_plan import Compiled
-from tofu.planner.search import is_kept
 from tofu.plans import progress
 from tofu.plans.names import is_pattern, near_text, readable
-from tofu.plans.parts import Parts
 from tofu.plans.plan import format_bytes, undescribed_text
 
-from .session import Session, describe_contexts
+from .session import Session
 
 __all__ = [
     "TofuWarning",
+    "check_eager",
     "check_pins",
-    "eager",
-    "first_step",
     "gathered",
     "left_out",
     "many_workers",
     "nothing_partitioned",
-    "partitioned",
     "phase",
     "plain_fetch",
     "plan_missing",
@@ -45,9 +38,7 @@ __all__ = [
     "serial",
     "set_level",
     "stale_text",
-    "tell_partitioned",
     "undescribed",
-    "untraced",
     "warn",
 ]
 
@@ -96,31 +87,6 @@ def warn(text: str) -> None:
     warnings.warn(f"tofu: {text}", TofuWarning, stacklevel=level)
 
 
-class Partitioned(NamedTuple):
-    """The facts of a message about a partitioned block.
-
-    Attributes:
-        name: the block's name.
-        operators, parameters: how many it has.
-        fetched_bytes: bytes that workers fetch from each other per step.
-        memory_bytes: bytes that a worker holds, an estimate.
-        serial_bytes: what one device would hold, counted alike.
-        search_seconds: from graph to plan.
-        is_kept: whether an earlier run searched it.
-        plan_file: the file of the saved plan that was used instead of a search, or None.
-    """
-
-    name: str
-    operators: int
-    parameters: int
-    fetched_bytes: int
-    memory_bytes: int
-    serial_bytes: int
-    search_seconds: float
-    is_kept: bool
-    plan_file: Optional[Path] = None
-
-
 @contextlib.contextmanager
 def phase(name: str, doing: str, session: Session) -> Iterator[None]:
     """Count the time of a part of a block's set-up; name the part if it exceeds two seconds.
@@ -137,145 +103,6 @@ def phase(name: str, doing: str, session: Session) -> Iterator[None]:
     finally:
         timer.cancel()
         session.state.depth.setup_seconds += time.monotonic() - begin
-
-
-def _tell_plan(name: str, compiled: Compiled) -> None:
-    plan = compiled.searched
-    _log.debug(
-        "%s: plan of graph %s: %s, %s; tensors of %s as a whole, %s on the fullest worker; "
-        "fetches: %s, %s saved by sharing",
-        name,
-        plan.table.graph.hash,
-        Parts.of(plan).text or "one worker",
-        plan.status,
-        format_bytes(compiled.serial_bytes),
-        format_bytes(max(compiled.bytes_per_worker)),
-        compiled.fetch,
-        format_bytes(compiled.shared_bytes),
-    )
-
-
-def partitioned(
-    name: str,
-    compiled: Compiled,
-    parameters: int,
-    session: Session,
-    *,
-    first: bool,
-    serial_bytes: int,
-    plan_file: Optional[Path] = None,
-) -> None:
-    """Report a partitioned block when the outermost call of a block returns.
-
-    Later programs of a block, and blocks without parameters (losses), are reported at level debug
-    only. With a dump directory the numbers also go to ``summary.json`` there, one line of
-    JSON for every program.
-    """
-    session.state.partitioned = True
-    plan = compiled.searched
-    if session.wish.dump_dir is not None:
-        record = {"block": name, "parameters": parameters, **compiled.summary()}
-        with open(session.wish.dump_dir / "summary.json", "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-    block = Partitioned(
-        name,
-        plan.num_operators,
-        parameters,
-        compiled.fetched_bytes,
-        plan.memory_bytes,
-        serial_bytes,
-        plan.search_seconds,
-        is_kept(plan),
-        plan_file,
-    )
-    if _log.isEnabledFor(logging.DEBUG):  # a graph's hash takes a moment
-        _tell_plan(name, compiled)
-    depth = session.state.depth
-    if not first or not parameters:
-        _tell(logging.DEBUG, block.name, "", [block], session)
-    elif depth.level:
-        depth.partitioned.append(block)
-    else:
-        _tell(logging.INFO, block.name, "", [block], session)
-
-
-def tell_partitioned(name: str, session: Session) -> None:
-    """Write one line for the blocks that were partitioned inside the call of a block."""
-    depth = session.state.depth
-    blocks, depth.partitioned = depth.partitioned, []
-    if len(blocks) == 1:
-        _tell(logging.INFO, blocks[0].name, "", blocks, session)
-    elif blocks:
-        _tell(logging.INFO, name, f"{len(blocks)} blocks, ", blocks, session)
-
-
-def _tell(
-    level: int, name: str, count: str, blocks: Sequence[Partitioned], session: Session
-) -> None:
-    _log.log(
-        level,
-        "%s (%s%s operators, %s parameters) over %d worker%s %s: %s communicated per step, "
-        "about %s on a worker (%s serially), %s, set up in %.2f s",
-        name,
-        count,
-        f"{sum(each.operators for each in blocks):,}",
-        _in_short(sum(each.parameters for each in blocks)),
-        session.workers,
-        "" if session.workers == 1 else "s",
-        describe_contexts(session.contexts),
-        format_bytes(sum(each.fetched_bytes for each in blocks)),
-        format_bytes(sum(each.memory_bytes for each in blocks)),
-        format_bytes(sum(each.serial_bytes for each in blocks)),
-        _found_by(blocks),
-        session.state.depth.setup_seconds,
-    )
-    if session.state.first_step is not None and level == logging.INFO:
-        session.state.first_step.append((blocks, session.state.depth.setup_seconds))
-    session.state.depth.setup_seconds = 0.0
-
-
-def first_step(share: Fraction, session: Session) -> None:
-    """Sum up, at the end of the first step, the blocks that were told of one by one.
-
-    share: of the trained parameters' elements, those in partitioned blocks.
-    """
-    told, session.state.first_step = session.state.first_step, None
-    if told is None or len(told) < 2:
-        return
-    blocks = [block for found, _ in told for block in found]
-    _log.info(
-        "first step: %d blocks with %s of the parameters, %s communicated per step, about %s on "
-        "a worker (%s serially), set up in %.2f s%s",
-        len(blocks),
-        "all" if share == 1 else f"{float(share):.1%}",
-        format_bytes(sum(each.fetched_bytes for each in blocks)),
-        format_bytes(sum(each.memory_bytes for each in blocks)),
-        format_bytes(sum(each.serial_bytes for each in blocks)),
-        sum(seconds for _, seconds in told),
-        _where_seen(session),
-    )
-
-
-def _where_seen(session: Session) -> str:
-    """The command that shows the plans, for a script."""
-    is_module = getattr(sys.modules.get("__main__"), "__spec__", None) is not None
-    if is_module or not sys.argv[0].endswith(".py"):
-        return ""
-    command = shlex.join(["tofu", "plan", "--workers", str(session.workers), *sys.argv])
-    return f"; see the plans: {command}"
-
-
-def _found_by(blocks: Sequence[Partitioned]) -> str:
-    """The origin of plans: a file, a search, or both."""
-    files = dict.fromkeys(str(each.plan_file) for each in blocks if each.plan_file)
-    origins = [f"plan {path}" for path in files]
-    searched = [each for each in blocks if each.plan_file is None]
-    if any(each.is_kept for each in searched):
-        origins.append("plan of an earlier run (TOFU_CACHE=0 searches again)")
-    if not all(each.is_kept for each in searched):
-        seconds = sum(each.search_seconds for each in searched if not each.is_kept)
-        origins.append(f"search {seconds:.2f} s")
-    return ", ".join(origins)
 
 
 def nothing_partitioned(session: Session) -> bool:
@@ -335,19 +162,14 @@ def serial(name: str, reason: str, session: Session) -> None:
     warn(f"{name} runs serially: {reason}")
 
 
-def eager(name: str, advice: str, session: Session) -> None:
-    """Warn that a block trains without being hybridized.
-
-    Raises:
-        ConfigError: the user has asked for that, or the saved plan is for this block.
-    """
+def check_eager(name: str, advice: str, session: Session) -> None:
+    """Raise ConfigError if the user, or a saved plan, forbids that a block trains eagerly."""
     required = _required_by(session)
     if required:
         raise ConfigError(
             f"{name} is not hybridized and cannot be partitioned, as {required} requires; {advice}"
         )
     _check_plan_is_used(f"{name} is not hybridized; {advice}", session)
-    warn(f"{name} is not hybridized and runs eagerly, not partitioned; {advice}")
 
 
 def _required_by(session: Session) -> str:
@@ -355,17 +177,6 @@ def _required_by(session: Session) -> str:
     if session.strict:
         return "TOFU_STRICT"
     return "" if session.wish.limit_bytes is None else "TOFU_MEMORY"
-
-
-def untraced(name: str, reason: str, session: Session) -> None:
-    """Warn that a block that was never hybridized runs as it is.
-
-    Raises:
-        ConfigError: TOFU_STRICT makes that an error.
-    """
-    if session.strict:
-        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT requires: {reason}")
-    warn(f"{name} runs eagerly, only the blocks inside it can be partitioned: {reason}")
 
 
 def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:
@@ -455,13 +266,6 @@ def _check_plan_is_used(reason: str, session: Session) -> None:
             f"{session.plans.path}: the saved plan is not used, as {reason}. "
             "Unset TOFU_PLAN to run it serially"
         )
-
-
-def _in_short(count: int) -> str:
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return str(count)
 
 
 def _is_inside(module: str) -> bool:

@@ -46,6 +46,7 @@ class _Depth(threading.local):
         level: how many have not returned.
         touched: whether one of them uses trainable parameters eagerly.
         partitioned: blocks that were partitioned in these calls, to be reported.
+        untraced: texts about blocks in these calls that cannot be traced, to be reported.
         quiet: whether blocks that were never hybridized run as they are.
         untold: whether the user is still to be warned of these.
         checking: whether hybridized blocks run as MXNet runs them, too.
@@ -62,6 +63,7 @@ class _Depth(threading.local):
 
     def __init__(self) -> None:
         self.partitioned: list[Any] = []
+        self.untraced: list[tuple[str, str]] = []
         self.handled: set[int] = set()
 
 

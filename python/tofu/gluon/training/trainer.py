@@ -24,7 +24,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError
-from tofu.gluon.session import messages
+from tofu.gluon.session import block_report, messages
 from tofu.gluon.session.arrays import classic
 from tofu.gluon.session.marks import marks_of, set_marks
 from tofu.gluon.session.session import active, describe_contexts
@@ -257,7 +257,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
         _update_gathered(self, gathered)
         views.refresh(state.views)
         if state.first_step is not None:
-            messages.first_step(_share_of_tiles(self), tiled._tofu.session)
+            block_report.first_step(_share_of_tiles(self), tiled._tofu.session)
 
     return _update
 
