@@ -12,7 +12,7 @@
 #include "passes/coarsen/coalesce.h"
 #include "passes/search/class_cuts.h"
 #include "passes/search/cost.h"
-#include "passes/search/give_shares.h"
+#include "passes/search/plan_bytes.h"
 #include "passes/search/slot_bytes.h"
 #include "passes/search/step_search.h"
 
@@ -85,9 +85,10 @@ class Explainer {
     for (const Cuts& cuts :
          EnumerateCuts(CutExtents(shape), dims, given, plan_.parts, WholeStep::kAlways,
                        std::numeric_limits<size_t>::max(), &complete)) {
-      alternatives.push_back({{"cut", cuts[step]},
-                              {"local_bytes", LocalBytes(tensor, cuts, step)},
-                              {"searched_bytes", SearchedBytes(tensor, cuts, step)}});
+      const int64_t local = LocalBytes(tensor, cuts, step);
+      const int64_t searched = std::min(local, SearchedBytes(tensor, cuts, step));
+      alternatives.push_back(
+          {{"cut", cuts[step]}, {"local_bytes", local}, {"searched_bytes", searched}});
     }
     return alternatives;
   }
@@ -113,7 +114,7 @@ class Explainer {
   int64_t LeastBytes(int p, size_t step, ClassCuts* cuts) const {
     if (coarse_.operators[p].elementwise) {
       return ClassBytes(graph_, table_, coarse_, *cuts, p, plan_.parts.size(),
-                        plan_.parts);
+                        plan_.division());
     }
     Cuts given = cuts_.operators[p];
     given[step] = kFree;
@@ -124,13 +125,14 @@ class Explainer {
              std::numeric_limits<size_t>::max(), &complete)) {
       cuts->operators[p] = alternative;
       least = std::min(least, ClassBytes(graph_, table_, coarse_, *cuts, p,
-                                         plan_.parts.size(), plan_.parts));
+                                         plan_.parts.size(), plan_.division()));
     }
     cuts->operators[p] = cuts_.operators[p];
     return least;
   }
 
-  // The plan's bytes if everything else chooses this step again.
+  // The plan's bytes if everything else chooses this step again: searches know equal
+  // shares only, but what they find is counted by the plan's.
   int64_t SearchedBytes(int tensor, const Cuts& cuts, size_t step) {
     ClassCuts given = cuts_;
     for (Cuts& other : given.tensors) other[step] = kFree;
@@ -141,7 +143,9 @@ class Explainer {
       given.operators[p][step] = kFree;
     }
     given.tensors[tensor] = cuts;
-    return searcher_.Search(given, {}).cost;
+    const SearchResult found = searcher_.Search(given, {});
+    if (plan_.shares.IsPlain()) return found.cost;
+    return CountPlanBytes(graph_, table_, coarse_, found.cuts, plan_.division());
   }
 
   // --- An operator.
@@ -186,15 +190,15 @@ class Explainer {
 
   OrderedJson StrategyJson(int node, const Cuts& cuts, size_t step) const {
     const StrategyRow* row = table_.row(node);
-    const OperatorRegions regions(graph_, table_, node, cuts, plan_.parts);
+    const OperatorRegions regions(graph_, table_, node, cuts, plan_.division());
     OrderedJson inputs = OrderedJson::array();
     OrderedJson outputs = OrderedJson::array();
     int64_t total = 0;
     for (const OpSlot& slot : coarse_.operators[coarse_.op_class[node]].slots) {
       const NodeEntry entry = slot.is_output ? NodeEntry{node, slot.index}
                                              : graph_.nodes[node].inputs[slot.index];
-      const GroupBoxes tiles =
-          TileBoxes(graph_.shape(entry), cuts_.tensors[slot.tensor_class], plan_.parts);
+      const GroupBoxes tiles = TileBoxes(
+          graph_.shape(entry), cuts_.tensors[slot.tensor_class], plan_.division());
       const int64_t elements = slot.is_output ? regions.OutputElements(slot.index, tiles)
                                               : regions.InputElements(slot.index, tiles);
       const int64_t bytes = elements * DtypeBytes(graph_.dtype(entry));
@@ -253,9 +257,7 @@ class Explainer {
 
 std::string Explain(const Graph& graph, const StrategyTable& table, const Plan& plan,
                     const std::string& name) {
-  // Searches of other choices know equal shares only.
-  const Plan equal = GiveShares(graph, table, plan, {}, nullptr);
-  return DumpJson(Explainer(graph, table, equal).Run(name));
+  return DumpJson(Explainer(graph, table, plan).Run(name));
 }
 
 }  // namespace tofu

@@ -9,6 +9,7 @@
 //             every cut at each step, with the plan's bytes
 //             (a) if only the operators that touch it choose again, and
 //             (b) if all tensors and operators choose that step again.
+//             All bytes are those of the plan's shares; (b) chooses as for equal ones.
 // Errors:     UserError(kPlan) for a name that the graph lacks, and for a plan
 //             that cuts tied tensors differently.
 // Position:   after search or after a plan is read.

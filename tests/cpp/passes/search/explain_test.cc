@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "graph/names.h"
+#include "passes/search/give_shares.h"
 #include "passes/search/make_plan.h"
 #include "support/example_graphs.h"
 
@@ -68,6 +69,44 @@ TEST_F(Explained, AnOperatorListsEachStrategyWithTheBytesOfItsTensors) {
     }
     EXPECT_EQ(op["bytes"], least) << "the plan took the cheapest";
   }
+}
+
+// A tensor's own cut costs what the plan does, and so does an operator's own strategy;
+// with these shares that is not what equal parts cost.
+TEST(ExplainedShares, AllBytesAreThoseOfThePlansShares) {
+  int differ = 0;
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = RandomGraph(seed, 2);
+    const Graph& graph = example.graph();
+    PlanOptions options;
+    options.workers = 6;
+    const Plan equal = MakePlan(graph, example.table(), options);
+    TileShares shares;
+    for (int parts : equal.parts) shares.of_steps.emplace_back(parts, 1).back() = 3;
+    const Plan plan = GiveShares(graph, example.table(), equal, shares, nullptr);
+    differ += plan.total_bytes() != equal.total_bytes() ? 1 : 0;
+    for (size_t node = 0; node < graph.nodes.size(); ++node) {
+      if (graph.nodes[node].is_variable()) continue;
+      const Json json =
+          Json::parse(Explain(graph, example.table(), plan, graph.nodes[node].name));
+      ASSERT_EQ(json["total_bytes"], plan.total_bytes());
+      for (const Json& step : json["tensor"]["steps"]) {
+        for (const Json& each : step["alternatives"]) {
+          ASSERT_LE(each["searched_bytes"], each["local_bytes"]) << each;
+          if (each["cut"] != step["chosen"]) continue;
+          ASSERT_LE(each["local_bytes"], plan.total_bytes());
+        }
+      }
+      for (const Json& step : json["operator"]["steps"]) {
+        for (const Json& each : step["strategies"]) {
+          if (each["variable"] != step["chosen"]) continue;
+          ASSERT_EQ(each["bytes"], plan.node_bytes[node]);
+        }
+      }
+    }
+  }
+  EXPECT_GT(differ, 0);
 }
 
 // What the rest chooses again is what a plan with this cut pinned chooses.
