@@ -146,7 +146,7 @@ def frontier_command(
             limits=limits,
             most_bytes=most,
             rivals=compared,
-            measure=Measure.of(exact=not quick, step_seconds=predict),
+            measure=Measure.of(exact=not quick, step_seconds=predict, fetch=config.fetch),
             recompute=recompute == "auto" and machine is not None,
         )
     )

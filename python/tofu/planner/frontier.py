@@ -19,7 +19,7 @@ from tofu.plans.progress import stage
 
 from .limits import held_bytes
 from .recomputation import Recomputation, recomputed
-from .search import plan_frontier
+from .search import BY_SPEED, plan_frontier, with_shares
 from .sweep import Measure, Outcome, Trial, sweep
 
 __all__ = ["Point", "changed", "frontier", "turning_point", "unbeaten"]
@@ -92,6 +92,13 @@ def frontier(
         with stage(f"plan {number} of {count}"):
             outcome = measure.outcome(Trial(name, problem, options), searched)
         yield from _point(outcome, most_bytes, tile_bytes=tiles, is_proven=search.is_complete)
+        with stage(f"plan {number} of {count}, {BY_SPEED}"):
+            shared = with_shares(searched, measure.fetch)
+            if shared is None:
+                continue
+            trial = Trial(f"{name}, {BY_SPEED}", problem, options)
+            outcome = measure.outcome(trial, dataclasses.replace(shared, simulation=None))
+        yield from _point(outcome, most_bytes)
     for outcome in sweep(_recomputing(problem, options) if recompute else (), measure):
         yield from _point(outcome, most_bytes)
     trials = (Trial(name, problem, chosen) for name, chosen in (rivals or {}).items())

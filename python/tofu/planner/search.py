@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tofu.simulate.simulation import Simulation
 
 __all__ = [
+    "BY_SPEED",
     "Frontier",
     "Searched",
     "default_fetch",
@@ -47,6 +48,7 @@ __all__ = [
     "plan_refined",
     "search",
     "search_plan",
+    "with_shares",
 ]
 
 
@@ -54,7 +56,7 @@ _KIND = "plan"  # of texts in the cache of files
 _WORTH_KEEPING_S = 0.1
 _kept_plans: weakref.WeakSet[_core.Plan] = weakref.WeakSet()
 _BALANCED = "time, balanced"
-_BY_SPEED = "tiles by speed"
+BY_SPEED = "tiles by speed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,52 +254,68 @@ class _Contest:
             results[name] = Searched(problem, plan, options, self._simulated(plan))
         times = {name: _signed_ns(each) for name, each in results.items() if each.simulation}
         best = min(results.values(), key=_slowness)
-        if self._machine is not None and self._may_share():
+        if self._machine is not None and _may_share(self._options):
             balanced = dataclasses.replace(self._options, is_balanced=True)
             plan = search_plan(problem.table, problem.workers, problem.fixed, balanced)
             own = Searched(problem, plan, balanced, self._simulated(plan))
             results[_BALANCED] = own
             for base in {_cuts(each.plan): each for each in (own, best)}.values():
                 name = _BALANCED if base is own else best.options.objective
-                for shared in self._shared(base, self._machine):
-                    results[f"{name}, {_BY_SPEED}"] = shared
+                shared = with_shares(base, self._fetch)
+                if shared is not None:
+                    results[f"{name}, {BY_SPEED}"] = shared
             times = {name: _signed_ns(each) for name, each in results.items()}
             best = min(results.values(), key=_slowness)
         return dataclasses.replace(best, simulated_ns=times)
 
-    def _may_share(self) -> bool:
-        """Whether devices may have unlike shares; earlier graphs may have decided them."""
-        mixed = self._machine is not None and self._machine.is_mixed
-        return mixed and not self._options.equal_tiles and not self._options.parts
-
-    def _shared(self, equal: Searched, machine: _core.Machine) -> list[Searched]:
-        """The same cuts with the shares that make the simulated step fastest; [] for none."""
-        table, parts = equal.problem.table, equal.plan.parts
-        model = time_model(table, self._options.machine)
-        found: list[Searched] = []
-
-        def simulate(shares: Shares) -> Simulation:
-            plan = equal.plan.with_shares(
-                shares=shares, multiple=equal.plan.tile_multiple, time=model
-            )
-            simulation = self._simulated(plan)
-            assert simulation is not None
-            found.append(dataclasses.replace(equal, plan=plan, simulation=simulation))
-            return simulation
-
-        workers = equal.problem.workers
-        kinds = [machine.kind_of(worker) for worker in range(workers)]
-        speeds = device_speeds(table, machine, workers)
-        for _ in refined_shares(parts, kinds, speeds, simulate):
-            pass
-        return sorted(found, key=_slowness)[:1]
-
     def _simulated(self, plan: _core.Plan) -> Optional[Simulation]:
         if self._machine is None or self._fetch is None:
             return None
-        from tofu.simulate.simulation import simulate_plan  # which imports mxnet
+        return _simulated(plan, self._machine, self._fetch)
 
-        return simulate_plan(plan, self._machine, fetch=self._fetch)
+
+def with_shares(equal: Searched, fetch: Optional[str] = None) -> Optional[Searched]:
+    """The same cuts with the shares that make the simulated step on a mixed machine fastest.
+
+    Args:
+        equal: a plan.
+        fetch: one of config.FETCHES; None: the default of the machine's devices.
+
+    Returns:
+        None where tiles must be equal, or all devices are alike.
+    """
+    if not _may_share(equal.options):
+        return None
+    machine, table = read_machine(equal.options.machine), equal.problem.table
+    model = time_model(table, equal.options.machine)
+    found: list[Searched] = []
+
+    def simulate(shares: Shares) -> Simulation:
+        multiple = equal.plan.tile_multiple
+        plan = equal.plan.with_shares(shares=shares, multiple=multiple, time=model)
+        simulation = _simulated(plan, machine, fetch or default_fetch(machine))
+        found.append(dataclasses.replace(equal, plan=plan, simulation=simulation))
+        return simulation
+
+    workers = equal.problem.workers
+    kinds = [machine.kind_of(worker) for worker in range(workers)]
+    speeds = device_speeds(table, machine, workers)
+    for _ in refined_shares(equal.plan.parts, kinds, speeds, simulate):
+        pass
+    return min(found, key=_slowness, default=None)
+
+
+def _may_share(options: SearchOptions) -> bool:
+    """Whether devices may have unlike shares; earlier graphs may have decided them."""
+    if not options.machine or options.equal_tiles or options.parts:
+        return False
+    return read_machine(options.machine).is_mixed
+
+
+def _simulated(plan: _core.Plan, machine: _core.Machine, fetch: str) -> Simulation:
+    from tofu.simulate.simulation import simulate_plan  # which imports mxnet
+
+    return simulate_plan(plan, machine, fetch=fetch)
 
 
 def _slowness(searched: Searched) -> tuple[bool, float]:
@@ -338,8 +356,8 @@ class Frontier:
 
     Attributes:
         plans: plans that no other plan found beats in both, by ascending memory.
-        tile_bytes: for each plan, the most bytes of tiles on a worker.
-        is_complete: whether it is proven that there are no others.
+        tile_bytes: for each plan, the most bytes of tiles on a worker, before any bounds are moved.
+        is_complete: whether it is proven that there are no others. Proofs are of equal tiles.
     """
 
     plans: tuple[Searched, ...]
@@ -373,7 +391,8 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
         )
     plans = []
     for plan, tiles in zip(frontier["plans"], frontier["tile_bytes"]):
-        best = Searched(problem, _predicted(plan, model, options), options)
+        divided = _divided(plan, model, options)
+        best = Searched(problem, _predicted(divided, model, options), options)
         table = problem.refine(best.plan) if problem.refine is not None else None
         if table is not None:
             within = dataclasses.replace(options, allow_replication=True, memory_limit_bytes=tiles)
@@ -382,7 +401,9 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
                 refined = Searched(problem.replaced(table), other, options)
                 best = min(refined, best, key=_slowness)
         plans.append(best.final(problem))
-    return Frontier(tuple(plans), tuple(frontier["tile_bytes"]), frontier["complete"])
+    is_equal = all(plan.plan.tile_multiple == 1 for plan in plans) and not _may_share(options)
+    is_complete = frontier["complete"] and is_equal
+    return Frontier(tuple(plans), tuple(frontier["tile_bytes"]), is_complete)
 
 
 # --- calls of C++ -------------------------------------------------------------------------------

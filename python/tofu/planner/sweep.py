@@ -69,15 +69,24 @@ class Measure:
     Attributes:
         count: counts the memory of a plan, such as ``with_memory``; None: a quick estimate.
         step_seconds: predicts the time of a step; None: it is not predicted.
+        fetch: the way to fetch that times are predicted for, one of config.FETCHES; None: the
+            default of the machine's devices.
     """
 
     count: Optional[Count] = None
     step_seconds: Optional[StepSeconds] = None
+    fetch: Optional[str] = None
 
     @classmethod
-    def of(cls, *, exact: bool, step_seconds: Optional[StepSeconds] = None) -> Measure:
+    def of(
+        cls,
+        *,
+        exact: bool,
+        step_seconds: Optional[StepSeconds] = None,
+        fetch: Optional[str] = None,
+    ) -> Measure:
         """Count the memory that MXNet will allocate if `exact`."""
-        return cls(with_memory if exact else None, step_seconds)
+        return cls(with_memory if exact else None, step_seconds, fetch)
 
     def outcome(self, trial: Trial, searched: Searched) -> Outcome:
         """The plan that a trial has found, with its memory and its time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import types
@@ -13,17 +14,21 @@ pytest.importorskip("mxnet")
 
 from tofu.cli import main
 from tofu.cli.frontier import render
+from tofu.cli.prediction import step_predictor
 from tofu.errors import ConfigError, MemoryLimitError, PlanError
 from tofu.planner import decide, sweep
 from tofu.planner.decide import plan_problem
 from tofu.planner.frontier import Point, frontier, turning_point, unbeaten
 from tofu.planner.limits import held_bytes
 from tofu.planner.rivals import rivals_of
-from tofu.planner.search import plan_graph
+from tofu.planner.search import plan_graph, search
 from tofu.planner.sources import from_model
+from tofu.planner.sweep import Measure
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, SearchOptions
+from tofu.plans.machine_files import machine_text
 
+from ..equality.mixed_machine import mixed_machine
 from ..plans.documents import document
 
 MIB = 2**20
@@ -253,3 +258,30 @@ def test_a_page_says_what_a_plan_changes():
 
 def test_one_point_has_a_picture():
     assert "circle" in render("net", [made(10, 10)], "svg")
+
+
+# --- tiles that differ --------------------------------------------------------------------------
+
+
+def test_a_frontier_on_a_mixed_machine_gives_slower_devices_smaller_tiles(tmp_path):
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(mixed_machine(4)))
+    options = SearchOptions(objective="time", machine=str(path))
+    problem = from_model("mlp", batch_size=512, optimizer="sgd", workers=8)
+    measure = Measure(step_seconds=step_predictor(str(path), 8, None))
+    kept = unbeaten(list(frontier(problem, options, limits=2, measure=measure)))
+    fastest = kept[-1]
+    assert fastest.name.endswith("tiles by speed")
+    assert not fastest.plan.parts.are_equal
+    chosen = search(problem, dataclasses.replace(options, allow_replication=True))
+    assert fastest.step_seconds <= 1.02 * chosen.simulation.step_seconds
+
+
+def test_a_frontiers_bounds_fall_on_the_multiples_that_the_machine_likes(tmp_path):
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps({**json.loads(machine_text("8xh100")), "tile_multiple": 8}))
+    problem = from_model("mlp", batch_size=500, optimizer="sgd", workers=3)
+    options = SearchOptions(objective="time", machine=str(path))
+    points = list(frontier(problem, options, limits=2))
+    assert {point.plan.parts.multiple for point in points} == {8}
+    assert not any(point.is_proven for point in points)
