@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 import tofu.torch
+from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.torch.models import MODELS
 from tofu.torch.planning import plan_traced
@@ -85,7 +86,7 @@ def measure(name: str, cases: Any) -> Iterator[dict[str, Any]]:
             ways["tensor parallel (pins)"] = tensor_parallel(by_rows, by_columns, len(mesh))
         for way, options in ways.items():
             started = time.perf_counter()
-            plan = plan_traced(traced, mesh, options=options)
+            plan = plan_traced(traced, mesh, wish=Wish(options, exact=False))
             planning_s = time.perf_counter() - started
             yield {
                 "module": name,

@@ -54,7 +54,7 @@ from tofu.planner.sources import (
     names_model,
 )
 from tofu.planner.wish import Wish
-from tofu.plans import Problem, SearchOptions
+from tofu.plans import Problem
 from tofu.plans import file as plan_file
 
 __all__ = ["plan"]
@@ -223,7 +223,7 @@ def plan(**options: Any) -> None:
 
 def _plan_module(given: Given) -> None:
     """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
-    set_variables(**_search_options(given))
+    set_variables(**_search_options(given), **_memory_options(given))
     check_options(click.get_current_context(), _NOT_OF_MODULES)
     if given.mesh is None:
         raise ConfigError(f"tofu plan {given.target}: give the devices, such as --mesh 2,4")
@@ -231,12 +231,12 @@ def _plan_module(given: Given) -> None:
         raise ConfigError(
             f"tofu plan --mesh: {given.target}: expected package.module:function or FILE.pt2"
         )
-    options = SearchOptions.of(Config.from_environment(), time_limit_s=given.time_limit)
+    wish = Wish.of(Config.from_environment(), time_limit_s=given.time_limit)
     plan_module(
         given.target,
         parse_mesh(given.mesh),
         optimizer=given.update,
-        options=dataclasses.replace(options, keep_fetched_bytes=0),
+        wish=wish,
         form=given.form,
         everything=given.everything,
         explain=given.explain,
@@ -246,7 +246,7 @@ def _plan_module(given: Given) -> None:
 
 _NOT_OF_MODULES = (
     "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "save",
-    "memory", "fetch", "recompute", "keep_fetched",
+    "fetch", "keep_fetched",
 )  # fmt: skip
 
 
@@ -295,9 +295,8 @@ def _configure(given: Given) -> Config:
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     return switch_on(
         **_search_options(given),
+        **_memory_options(given),
         fetch=given.fetch,
-        memory=None if given.memory in (EXACT, ESTIMATE) else given.memory,
-        recompute=given.recompute,
         keep_fetched=given.keep_fetched,
         workers=given.workers,
         device=given.device,
@@ -308,6 +307,11 @@ def _configure(given: Given) -> Config:
 def _search_options(given: Given) -> dict[str, Any]:
     names = ("search", "pins", "pin_file", "allow_replication", "objective", "machine")
     return {name: getattr(given, name) for name in names}
+
+
+def _memory_options(given: Given) -> dict[str, Any]:
+    memory = None if given.memory in (EXACT, ESTIMATE) else given.memory
+    return {"memory": memory, "recompute": given.recompute}
 
 
 def _finder(given: Given) -> Callable[[], Sequence[Problem]]:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from tofu.cli.explained import explained_names
 from tofu.errors import ConfigError
-from tofu.plans import SearchOptions
+from tofu.planner.wish import Wish
 from tofu.plans.render import explain as explaining
 from tofu.plans.render.html import render_html
 from tofu.plans.render.peak import render_peak
@@ -62,7 +62,7 @@ def plan_module(
     mesh: tuple[int, ...],
     *,
     optimizer: Optional[str],
-    options: SearchOptions,
+    wish: Wish,
     form: str,
     everything: bool,
     explain: Sequence[str] = (),
@@ -73,14 +73,16 @@ def plan_module(
     Raises:
         ConfigError: torch is not installed, the target is no module, or has no such name.
         GraphError: the module cannot be traced.
+        MemoryLimitError: no plan was found that fits in the limit.
         PlanError: a pin does not fit.
     """
     loading = torch_module("loading", "tofu plan --mesh")
     planning = torch_module("planning", "tofu plan --mesh")
     model, args, kwargs = loading.load(target)
     plan = planning.plan(
-        model, args, kwargs, mesh=mesh, optimizer=optimizer, options=options, name=target
-    )
+        model, args, kwargs, mesh=mesh, optimizer=optimizer, options=wish.options,
+        memory=wish.limit_bytes, recompute=wish.recompute, name=target,
+    )  # fmt: skip
     names = explained_names([plan.problem], explain)[0] if explain else []
     explanations = [explaining.explain(plan.problem, plan.details, name) for name in names]
     if form == "json":

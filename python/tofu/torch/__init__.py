@@ -8,10 +8,11 @@ docs/torch.md explains both. Only this package knows torch; nothing of MXNet is 
 
 from __future__ import annotations
 
-from tofu.torch.module_trace import Traced, trace
+from tofu.torch.module_trace import trace
 from tofu.torch.parallelize import parallelize, program_of
 from tofu.torch.planning import plan
 from tofu.torch.ranks import whole_batch
 from tofu.torch.torch_plan import TorchPlan
+from tofu.torch.traced import Traced
 
 __all__ = ["TorchPlan", "Traced", "parallelize", "plan", "program_of", "trace", "whole_batch"]

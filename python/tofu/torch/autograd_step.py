@@ -10,9 +10,9 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from tofu.errors import GraphError
-from tofu.torch.module_trace import Entry
 from tofu.torch.placements import WHOLE, Boxes, tiles_of
 from tofu.torch.rank_program import Program
+from tofu.torch.traced import Entry
 
 __all__ = ["Call", "step"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tofu.torch.aten_strategies import computes_nothing
 from tofu.torch.module_graph import operator_name
-from tofu.torch.module_trace import Entry, Operator
+from tofu.torch.traced import Entry, Operator
 
 __all__ = ["BATCH_BYTES", "Task", "batched", "reordered"]
 

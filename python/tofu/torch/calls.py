@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tofu.lang import parse_attribute
-from tofu.torch.module_trace import Entry, Operator
+from tofu.torch.traced import Entry, Operator
 
 __all__ = ["arguments_of", "filled", "function_of", "is_random"]
 

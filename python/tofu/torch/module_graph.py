@@ -15,7 +15,7 @@ import torch
 from tofu import _core
 from tofu.dtypes import NAMES
 from tofu.errors import GraphError
-from tofu.torch.module_trace import Entry, Operator, Traced
+from tofu.torch.traced import Entry, Operator, Traced
 
 __all__ = ["OPTIMIZERS", "attributes_of", "operator_name", "training_graph"]
 
@@ -112,7 +112,10 @@ class _Writer:
             attributes_of(operator),
         )  # fmt: skip
         number = self._numbers[operator.name]
-        if operator.name in self._traced.forward:
+        if operator.repeats:
+            node["attrs"][_core.repeats_attribute] = operator.repeats
+            node["control_deps"] = [self._numbers[operator.repeats]]
+        elif operator.name in self._traced.forward:
             forward[operator.sequence] = number
         elif operator.sequence in forward:
             node["control_deps"] = [forward[operator.sequence]]

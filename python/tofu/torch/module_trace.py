@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import functools
 import linecache
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,106 +23,12 @@ from torch.utils import _pytree as pytree
 
 from tofu.errors import GraphError
 from tofu.torch.decompositions import table
-from tofu.torch.module_state import Place
+from tofu.torch.repeats import with_checkpoints
+from tofu.torch.traced import Entry, Operator, Traced, Variable
+from tofu.torch.traced_checkpoints import CHECKPOINT, marked_checkpoints
 from tofu.torch.traced_forward import OwnOutputs, without_other_randomness
 
-__all__ = ["Entry", "Operator", "Traced", "Variable", "trace", "without_data"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """A tensor of the joint graph: an output of a node.
-
-    Attributes:
-        node: the name of a variable or an operator.
-        index: the number of the operator's output, not counting outputs that are None.
-    """
-
-    node: str
-    index: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Variable:
-    """An input of the joint graph.
-
-    Attributes:
-        name: its name; for a parameter or buffer, the one in the module.
-        kind: "parameter", "buffer", "input", "tangent" or "constant".
-        number: for an input, its position among all arguments; for a tangent, its output's.
-        meta: a tensor of its shape and type, without data.
-        value: for a constant, its value.
-    """
-
-    name: str
-    kind: str
-    number: int
-    meta: Any
-    value: Any = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Operator:
-    """A call of an ATen operator.
-
-    Attributes:
-        name: the node's name.
-        target: the operator.
-        arguments: its arguments by their names in the schema; entries stand for tensors, also
-            inside lists.
-        inputs: the tensors in the schema's order, with their names ("indices.1" in a list,
-            "masks.1" if it is a mask).
-        outputs: tensors of the outputs' shapes and types, without outputs that are None.
-        positions: the position of each output in the operator's results.
-        sequence: a number that a forward operator shares with its backward operators, or -1.
-    """
-
-    name: str
-    target: Any
-    arguments: Mapping[str, Any]
-    inputs: tuple[tuple[str, Entry], ...]
-    outputs: tuple[Any, ...]
-    positions: tuple[int, ...]
-    sequence: int = -1
-
-
-@dataclasses.dataclass(frozen=True)
-class Traced:
-    """A joint graph.
-
-    Attributes:
-        variables: its inputs.
-        operators: in an order in which they can run.
-        outputs: the module's outputs, flat; None where an output is not a tensor.
-        gradients: name of a parameter or input -> its gradient.
-        mutations: name of a buffer -> its new value.
-        out_spec: how the module nests its outputs.
-        constants: position -> output that is not a tensor.
-        differentiable: the positions of outputs that have gradients.
-        attributes: attribute of a module -> the value that forward sets it to.
-        counts: attribute of a module -> what forward adds to it.
-    """
-
-    variables: tuple[Variable, ...]
-    operators: tuple[Operator, ...]
-    outputs: tuple[Optional[Entry], ...]
-    gradients: Mapping[str, Entry]
-    mutations: Mapping[str, Entry]
-    out_spec: Any
-    constants: Mapping[int, Any]
-    differentiable: tuple[int, ...]
-    attributes: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
-    counts: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
-
-    @functools.cached_property
-    def forward(self) -> frozenset[str]:
-        """Names of the operators that outputs and new values of buffers need."""
-        heads = [*self.outputs, *self.mutations.values()]
-        names = {entry.node for entry in heads if entry is not None}
-        for operator in reversed(self.operators):
-            if operator.name in names:
-                names |= {entry.node for _, entry in operator.inputs}
-        return frozenset(operator.name for operator in self.operators if operator.name in names)
+__all__ = ["trace", "without_data"]
 
 
 def trace(
@@ -165,6 +70,7 @@ def trace(
         stack.enter_context(torch.enable_grad() if gradients else torch.no_grad())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(_exporting())
+        stack.enter_context(marked_checkpoints())
         stack.enter_context(without_other_randomness(type(model).__name__))
         try:
             joint = aot_export_joint_with_descriptors(
@@ -174,7 +80,8 @@ def trace(
             raise
         except Exception as error:  # torch and the module's code may raise anything
             raise _untraceable(model, error) from error
-    return dataclasses.replace(_Reader(joint, fake).read(), attributes=own.attributes)
+    traced = with_checkpoints(_Reader(joint, fake).read())
+    return dataclasses.replace(traced, attributes=own.attributes)
 
 
 def _like(tensor: Any, device: str) -> Any:
@@ -353,6 +260,7 @@ class _Reader:
             tuple(values[k] for k in positions),
             tuple(positions),
             node.meta.get("seq_nr", -1),
+            node.meta.get(CHECKPOINT),
         )
         self._operators.append(operator)
         self._by_name[name] = operator

@@ -7,7 +7,7 @@ outputs go along with it. All ranks find the same order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from tofu.torch.rank_graph import Group
 
@@ -18,13 +18,17 @@ WINDOW = 48
 
 
 def arranged(
-    calls: Sequence[Group], fetches: Mapping[str, Group], window: int = WINDOW
+    calls: Sequence[Group],
+    fetches: Mapping[str, Group],
+    late: Container[str] = (),
+    window: int = WINDOW,
 ) -> list[Group]:
     """Reorders calls so that they need few exchanges.
 
     Args:
         calls: in an order in which they can run.
         fetches: all fetches by name.
+        late: the names of calls that overtake no other, as memory is kept for them.
         window: number of calls to look ahead; 1: their order stays.
     """
     state = _State({call.name for call in calls}, fetches)
@@ -32,7 +36,7 @@ def arranged(
     order: list[Group] = []
     while left:
         if state.waits(left[0]):
-            ready = list(state.ready(left[:window]))
+            ready = list(state.ready([c for c in left[:window] if c.name not in late]))
             order += ready
             taken = {call.name for call in ready}
             left = [call for call in left if call.name not in taken]

@@ -21,7 +21,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
 from torch.utils import _pytree as pytree
 
+from tofu.config import RECOMPUTES
 from tofu.errors import ConfigError, PlanError
+from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.torch.autograd_step import Call, step
 from tofu.torch.module_graph import training_graph
@@ -33,13 +35,14 @@ from tofu.torch.module_state import (
     plain_attributes,
     set_attributes,
 )
-from tofu.torch.module_trace import Entry, Traced, trace
+from tofu.torch.module_trace import trace
 from tofu.torch.placements import WHOLE, of_dtensor, tiles_of, to_dtensor
-from tofu.torch.planning import check_mesh, plan_traced
+from tofu.torch.planning import check_mesh, plan_traced, wish_of
 from tofu.torch.rank_program import Program
 from tofu.torch.ranks import agreed, alike, check_same_call, distribute
 from tofu.torch.start_values import Initialise
 from tofu.torch.torch_plan import TorchPlan, read_plan
+from tofu.torch.traced import Entry, Traced
 
 __all__ = ["parallelize", "program_of"]
 
@@ -56,6 +59,8 @@ def parallelize(
     *,
     plan: GivenPlan = None,
     options: Optional[SearchOptions] = None,
+    memory: Union[int, str, None] = None,
+    recompute: str = RECOMPUTES[0],
     compiled: bool = False,
     init: Initialise = None,
 ) -> torch.nn.Module:
@@ -68,6 +73,9 @@ def parallelize(
         kwargs: example inputs by name.
         plan: a plan, or a file that holds one; None: rank 0 searches for one.
         options: options of the search.
+        memory: what a rank may hold in a step, in bytes or as "12GiB".
+        recompute: which activations the backward pass computes again: "auto" (as few as the
+            memory needs), "none", or "all" (that save memory).
         compiled: whether torch.compile compiles the calls between exchanges, in the first
             step.
         init: for parameters on the device ``meta``: a function that is called with every
@@ -81,15 +89,16 @@ def parallelize(
         ConfigError: the mesh does not fit the ranks or the plan, or parameters on the device
             ``meta`` get no values.
         GraphError: the module cannot be traced.
+        MemoryLimitError: no plan was found that fits in the memory.
         PlanError: the plan is for another module or other inputs.
     """
-    devices, chosen = _mesh(mesh), options or SearchOptions()
-    runner = _Runner(model, devices, chosen, compiled)
+    devices, wish = _mesh(mesh), wish_of(_HERE, options, memory, recompute)
+    runner = _Runner(model, devices, wish, compiled)
     runner.prepare(tuple(args), dict(kwargs or {}), plan, init)
     model.forward = runner
     for module in model.modules():  # for calls of a part alone
         if module is not model and type(module).forward is not torch.nn.Module.forward:
-            module.forward = _Runner(module, devices, SearchOptions(), compiled)
+            module.forward = _Runner(module, devices, Wish(exact=False), compiled)
     return model
 
 
@@ -130,7 +139,7 @@ class _Runner:
         self,
         model: torch.nn.Module,
         mesh: DeviceMesh,
-        options: SearchOptions,
+        wish: Wish,
         compiled: bool,
     ) -> None:
         self.own_forward = vars(model).get("forward")
@@ -139,7 +148,7 @@ class _Runner:
         self._model = model
         self._name = type(model).__name__
         self._mesh = mesh
-        self._options = options
+        self._wish = wish
         self._state = ModuleState(model)
         self.programs: dict[Any, Program] = {}
 
@@ -266,8 +275,9 @@ class _Runner:
             self._name,
         )
         if given is None:
-            options = dataclasses.replace(self._options, pins=self._pins())
-            text = agreed(lambda: plan_traced(traced, sizes, options=options).to_json())
+            options = dataclasses.replace(self._wish.options, pins=self._pins())
+            wish = dataclasses.replace(self._wish, options=options)
+            text = agreed(lambda: plan_traced(traced, sizes, wish=wish, name=self._name).to_json())
         else:
             text = given.to_json() if isinstance(given, TorchPlan) else _text_of(given)
         plan = read_plan(text, traced, sizes, "the plan" if given is None else _named(given))
@@ -302,7 +312,7 @@ class _Runner:
             for name, tensor in known.items()
             if isinstance(tensor, DTensor)
         ]
-        given = [pin for pin in self._options.pins if not own or pin[0] in known]
+        given = [pin for pin in self._wish.options.pins if not own or pin[0] in known]
         return tuple(own or given)
 
 

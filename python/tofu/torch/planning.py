@@ -5,20 +5,25 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 
+from tofu import _core
+from tofu.config import RECOMPUTES, parse_bytes, parse_recompute
 from tofu.errors import ConfigError
 from tofu.planner.decide import Programs, decide
+from tofu.planner.limits import check_fits
 from tofu.planner.search import Searched, search
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.torch.aten_strategies import aten_table
 from tofu.torch.module_graph import OPTIMIZERS, training_graph
-from tofu.torch.module_trace import Traced, trace
-from tofu.torch.rank_memory import with_memory
+from tofu.torch.module_trace import trace
+from tofu.torch.rank_memory import held_by_rank, with_memory
+from tofu.torch.repeats import repeated_as
 from tofu.torch.torch_plan import MOST_DIVIDED, TorchPlan
+from tofu.torch.traced import Traced
 
 __all__ = [
     "Planning",
@@ -28,6 +33,7 @@ __all__ = [
     "plan_traced",
     "planned_as",
     "planning_of",
+    "wish_of",
 ]
 
 
@@ -51,6 +57,8 @@ def plan(
     device: str = "cpu",
     optimizer: Optional[str] = "adam",
     options: Optional[SearchOptions] = None,
+    memory: Union[int, str, None] = None,
+    recompute: str = RECOMPUTES[0],
     name: str = "",
 ) -> TorchPlan:
     """Plan a module for a mesh; nothing is run.
@@ -63,23 +71,40 @@ def plan(
         device: the type of the mesh's devices.
         optimizer: the optimizer whose state counts as memory: "sgd", "sgd_mom", "adam" or None.
         options: options of the search.
+        memory: what a rank may hold, in bytes or as "12GiB".
+        recompute: which activations the backward pass computes again: "auto" (as few as the
+            memory needs), "none", or "all" (that save memory).
         name: the module's name in output; "": the name of its class.
 
     Raises:
         GraphError: the module cannot be traced.
         ConfigError: an argument has a value that cannot be used.
+        MemoryLimitError: no plan was found that fits in the memory.
         PlanError: a pin does not fit the module.
     """
     sizes = check_mesh(mesh, "tofu.torch.plan: mesh")
+    wish = wish_of("tofu.torch.plan", options, memory, recompute)
     if optimizer is not None and optimizer not in OPTIMIZERS:
         raise ConfigError(
             f"tofu.torch.plan: optimizer={optimizer!r}: expected 'sgd', 'sgd_mom', 'adam' or None"
         )
     traced = trace(model, args, kwargs, device=device)
     planned = plan_traced(
-        traced, sizes, optimizer=optimizer, options=options, name=name or type(model).__name__
+        traced, sizes, optimizer=optimizer, wish=wish, name=name or type(model).__name__
     )
-    return with_memory(planned)
+    return planned if planned.memory else with_memory(planned)
+
+
+def wish_of(
+    where: str, options: Optional[SearchOptions], memory: Union[int, str, None], recompute: str
+) -> Wish:
+    """A wish for a module's plan. Raises ConfigError for a value that cannot be used."""
+    limit = None
+    if memory is not None:
+        text = memory if isinstance(memory, str) else f"{memory}B"
+        limit = parse_bytes(text, f"{where}: memory")
+    chosen = parse_recompute(recompute, f"{where}: recompute")
+    return Wish(options or SearchOptions(), limit, chosen, exact=False)
 
 
 def plan_traced(
@@ -87,15 +112,27 @@ def plan_traced(
     mesh: tuple[int, ...],
     *,
     optimizer: Optional[str] = "adam",
-    options: Optional[SearchOptions] = None,
+    wish: Optional[Wish] = None,
     name: str = "",
 ) -> TorchPlan:
     """Plan a traced module, with a search step for each mesh dimension of 2 or more devices.
 
-    Does not count a rank's memory; `with_memory` does.
+    Counts a rank's memory only for a limit; `with_memory` does.
+
+    Raises:
+        MemoryLimitError: no plan was found that fits in the limit.
     """
-    planning = planning_of(traced, mesh, optimizer=optimizer, options=options, name=name)
-    return decide(planning.problem, Wish(planning.options), ModulePlans(planning)).made
+    wish = wish or Wish(exact=False)  # nothing is kept in the memory that is left
+    planning = planning_of(traced, mesh, optimizer=optimizer, options=wish.options, name=name)
+    wish = dataclasses.replace(wish, options=planning.options)
+    limit = wish.limit_bytes
+    decision = decide(planning.problem, wish, ModulePlans(planning), room_bytes=limit)
+    made = decision.made if limit is None else with_memory(decision.made)
+    if limit is not None:
+        check_fits(name or "the module", made.details, limit, recompute=wish.recompute)
+    if decision.recomputation is None:
+        return made
+    return made.replaced(decision.recomputation.note(made.details))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,14 +180,21 @@ def own_options(options: SearchOptions, parts: tuple[int, ...]) -> SearchOptions
     return dataclasses.replace(options, parts=parts, tie_updates=True)
 
 
-def planned_as(planning: Planning, found: Plan) -> TorchPlan:
-    """Converts a search's plan to a module's plan, with the bytes that few ranks receive."""
-    rest = planning.undescribed, planning.optimizer
-    made = TorchPlan(planning.traced, planning.problem.graph, planning.mesh, found, *rest)
+def planned_as(planning: Planning, found: Plan, graph: Optional[_core.Graph] = None) -> TorchPlan:
+    """Converts a search's plan to a module's plan, with the bytes that few ranks receive.
+
+    Args:
+        planning: the module.
+        found: the plan.
+        graph: the graph that it is for, if that runs parts of the module's again.
+    """
+    traced, rest = planning.traced, (planning.undescribed, planning.optimizer)
+    if graph is not None and graph.hash != planning.problem.graph.hash:
+        traced = repeated_as(traced, graph)
+    made = TorchPlan(traced, graph or planning.problem.graph, planning.mesh, found, *rest)
     if found.workers > MOST_DIVIDED:
         return made
-    details = found.noted(fetched_bytes=made.partitioned.fetched_bytes)
-    return TorchPlan(planning.traced, planning.problem.graph, planning.mesh, details, *rest)
+    return made.replaced(found.noted(fetched_bytes=made.partitioned.fetched_bytes))
 
 
 class ModulePlans(Programs[TorchPlan]):
@@ -165,8 +209,8 @@ class ModulePlans(Programs[TorchPlan]):
 
     def make(self, searched: Searched, keep_fetched_bytes: int) -> TorchPlan:
         """Make the module's plan; ranks keep no fetched regions."""
-        return planned_as(self._planning, searched.read())
+        return planned_as(self._planning, searched.read(), searched.problem.graph)
 
     def held_bytes(self, made: TorchPlan) -> int:
         """The bytes that a rank holds."""
-        return sum(with_memory(made).memory.values())
+        return sum(held_by_rank(made).bytes_per_worker.values())

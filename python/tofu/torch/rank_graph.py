@@ -20,8 +20,8 @@ from tofu.errors import InternalError
 from tofu.plans.layout import Layout, heads_of, variables_of
 from tofu.torch.exchange import FILL, Piece, Region
 from tofu.torch.module_graph import attributes_of, operator_name
-from tofu.torch.module_trace import Operator
 from tofu.torch.torch_plan import TorchPlan
+from tofu.torch.traced import Operator
 
 __all__ = ["Group", "Instance", "RankGraph", "Tile", "Tiled"]
 

@@ -17,14 +17,17 @@ from typing import Any, Optional
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tofu.plans import Plan
 from tofu.plans.peak import Held, Peak
 from tofu.torch.exchange import FILL, Exchange, Message, Piece, Tiles, Transfers
 from tofu.torch.module_graph import OPTIMIZERS
-from tofu.torch.module_trace import Variable
 from tofu.torch.rank_program import Call, Fetch, Program
 from tofu.torch.torch_plan import MOST_DIVIDED, TorchPlan
+from tofu.torch.traced import Variable
 
-__all__ = ["Life", "Lives", "StepMemory", "dry_run", "step_memory", "with_memory"]
+__all__ = [
+    "Life", "Lives", "StepMemory", "dry_run", "held_by_rank", "step_memory", "with_memory",
+]  # fmt: skip
 
 _DEVICE = "meta"
 
@@ -262,25 +265,20 @@ def step_memory(plan: TorchPlan) -> StepMemory:
     return StepMemory(kinds, Peak(0, constant, nodes, most, tuple(held), 0), tuple(lives))
 
 
-def with_memory(plan: TorchPlan) -> TorchPlan:
-    """Returns the plan with the memory of a rank and of one device without a mesh.
-
-    Over many ranks it is the search's estimate.
-    """
-    serial = step_memory(plan.serial())
+def held_by_rank(plan: TorchPlan) -> Plan:
+    """Returns a plan's details with the memory of a rank; over many, the search's estimate."""
     if plan.details.workers > MOST_DIVIDED:
         estimate = plan.details.in_graph(plan.problem.table).estimate_memory()
-        return TorchPlan(
-            plan.traced, plan.graph, plan.mesh, plan.details, plan.undescribed, plan.optimizer,
-            estimate, serial.kinds,
-        )  # fmt: skip
+        return plan.details.noted(bytes_per_worker=estimate)
     rank = step_memory(plan)
-    kinds = dict(rank.kinds)
-    details = plan.details.noted(bytes_per_worker=kinds, memory="lives", peak=rank.peak)
-    return TorchPlan(
-        plan.traced, plan.graph, plan.mesh, details, plan.undescribed, plan.optimizer,
-        kinds, serial.kinds,
-    )  # fmt: skip
+    return plan.details.noted(bytes_per_worker=dict(rank.kinds), memory="lives", peak=rank.peak)
+
+
+def with_memory(plan: TorchPlan) -> TorchPlan:
+    """Returns the plan with the memory of a rank and of one device without a mesh."""
+    details = held_by_rank(plan)
+    memory = details.bytes_per_worker, step_memory(plan.serial()).kinds
+    return plan.replaced(details, *memory)
 
 
 def worst_moment(lives: Sequence[Life]) -> int:

@@ -19,11 +19,11 @@ from tofu.torch.batches import Task, batched, reordered
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.compiling import Segment, with_segments
 from tofu.torch.exchange import Exchange, Transfers
-from tofu.torch.module_trace import Entry, Operator
 from tofu.torch.order import arranged
 from tofu.torch.placements import WHOLE, Boxes, Placement, regions_between
 from tofu.torch.rank_graph import Group, Instance, RankGraph, Tile, Tiled
 from tofu.torch.torch_plan import TorchPlan
+from tofu.torch.traced import Entry, Operator
 
 __all__ = ["Program", "Step", "Tiles"]
 
@@ -273,7 +273,8 @@ class Program:
         """A pass's steps of this rank in order."""
         graph = self.graph
         groups = [graph.calls[o.name] for o in reordered(operators) if o.name in graph.calls]
-        calls = arranged(groups, graph.fetches)
+        late = {operator.name for operator in operators if operator.repeats}
+        calls = arranged(groups, graph.fetches, late)
         batches = batched(self._tasks(calls, set(fetches)), len(calls))
         steps: list[Planned] = []
         for number, group in enumerate([*calls, None]):

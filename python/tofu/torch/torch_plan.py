@@ -9,13 +9,15 @@ from typing import Optional
 
 from tofu import _core
 from tofu.errors import PlanError
+from tofu.planner.recomputation import recomputed
 from tofu.plans import Plan, Problem
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.text import render_text
 from tofu.tables import table
 from tofu.torch.aten_strategies import aten_table
 from tofu.torch.module_graph import training_graph
-from tofu.torch.module_trace import Entry, Traced
+from tofu.torch.repeats import repeated_as
+from tofu.torch.traced import Entry, Traced
 
 __all__ = ["MOST_DIVIDED", "TorchPlan", "placements_text", "read_plan"]
 
@@ -63,6 +65,18 @@ class TorchPlan:
         self.optimizer = optimizer
         self.memory = dict(memory or {})
         self.serial_memory = dict(serial_memory or {})
+
+    def replaced(
+        self,
+        details: Plan,
+        memory: Optional[Mapping[str, int]] = None,
+        serial_memory: Optional[Mapping[str, int]] = None,
+    ) -> TorchPlan:
+        """The plan with other details and, if given, memory."""
+        memories = memory or self.memory, serial_memory or self.serial_memory
+        return TorchPlan(
+            self.traced, self.graph, self.mesh, details, self.undescribed, self.optimizer, *memories
+        )
 
     @property
     def bytes(self) -> int:
@@ -214,6 +228,10 @@ def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> T
     if sizes != mesh:
         raise PlanError(f"{where}: made for the mesh {sizes}, but the mesh is {mesh}; plan again")
     graph = training_graph(traced, optimizer)
+    if details.recompute is not None:
+        limit = details.recompute["limit_bytes"]
+        graph = recomputed(aten_table(graph)[0], limit).table.graph
+        traced = repeated_as(traced, graph)
     if graph.hash != details.graph_hash:
         raise PlanError(f"{where}: {_difference(details, graph)}; plan again")
     return TorchPlan(traced, graph, mesh, details, undescribed, optimizer, *kinds)

@@ -20,7 +20,8 @@ from tofu.analysis.table import Row
 from tofu.boxes import Box
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.module_graph import attributes_of, operator_name
-from tofu.torch.module_trace import Entry, Operator, Traced, trace
+from tofu.torch.module_trace import trace
+from tofu.torch.traced import Entry, Operator, Traced
 
 __all__ = ["Report", "verify_module"]
 

@@ -12,7 +12,7 @@ import torch
 from click.testing import CliRunner
 
 from tofu.cli.main import cli
-from tofu.errors import ConfigError, PlanError, TofuError
+from tofu.errors import ConfigError, MemoryLimitError, PlanError, TofuError
 from tofu.torch.models import MODELS
 
 MODULE = """
@@ -69,6 +69,16 @@ def test_formats_agree(module) -> None:
             assert str(names["placements"][kind][name]).replace("dim=", "") == text, name
     page = output("plan", "--mesh", "2", "--format", "html", f"{module}:mlp")
     assert page.lstrip().startswith("<!DOCTYPE html>") and '"peak":{"worker":0' in page
+
+
+def test_a_limit_of_memory_is_met_or_told(module) -> None:
+    words = ("plan", "--mesh", "2", "--format", "json", f"{module}:mlp")
+    held = sum(json.loads(output(*words))["memory"]["rank"].values())
+    told = json.loads(output(*words, "--memory", f"{held}B"))
+    assert sum(told["memory"]["rank"].values()) <= held
+    assert json.loads(output(*words, "--recompute", "all"))["plan"]["recompute"]["operators"] > 0
+    with pytest.raises(MemoryLimitError, match="no plan over 2 workers"):
+        output(*words, "--memory", "1000B")
 
 
 def test_memory_is_told(module) -> None:

@@ -10,11 +10,12 @@ from torch.distributed.tensor import Shard
 
 import tofu.torch
 from tofu.errors import ConfigError, PlanError
+from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.torch.models import MODELS
-from tofu.torch.module_trace import Entry
 from tofu.torch.planning import plan_traced
 from tofu.torch.torch_plan import read_plan
+from tofu.torch.traced import Entry
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ def test_a_module_without_data_is_planned() -> None:
 def test_replication_finds_data_parallelism_where_it_is_cheaper(name, mesh) -> None:
     traced = tofu.torch.trace(*MODELS[name](torch.float32))
     found = {
-        options: plan_traced(traced, mesh, options=options).bytes
+        options: plan_traced(traced, mesh, wish=Wish(options, exact=False)).bytes
         for options in (
             SearchOptions(),
             SearchOptions(allow_replication=True),
