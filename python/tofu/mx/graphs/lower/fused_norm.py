@@ -130,7 +130,12 @@ def _gamma(node: Node, build: Builder) -> Entry:
     gamma = node.inputs[1]
     if not flag(node, "fix_gamma", default=True):
         return gamma
-    return build.op("_ones", shape=gamma.shape, dtype=dtype_name(gamma.dtype))
+    return ones_like(gamma, build)
+
+
+def ones_like(entry: Entry, build: Builder) -> Entry:
+    """A tensor of ones."""
+    return build.op("_ones", shape=entry.shape, dtype=dtype_name(entry.dtype))
 
 
 def _scratch(like: Entry, build: Builder) -> Entry:

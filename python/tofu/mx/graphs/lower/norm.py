@@ -93,6 +93,9 @@ def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     gradient, data, gamma = node.inputs[0], node.inputs[3], node.inputs[4]
     forward = node.inputs[1].node
     shared = build.shared[forward]
+    fixed = flag(node, "fix_gamma", default=True)
+    if fixed and 1 in build.read:  # MXNet writes ones, and weight decay moves them until then
+        build.aux_updates[gamma] = lambda _: fused_norm.ones_like(gamma, build)
     if len(shared) == 1:  # MXNet's own operator
         return _fused_gradients(node, shared[0].node, build)
     centered, inverse_std, scale, out = shared
@@ -104,7 +107,7 @@ def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
         by_scaled, product, total = per_channel.gradients(gradient, centered, scale, out.node)
     with build.stage("gamma"):
         by_gamma = build.op("elemwise_mul", product, inverse_std)
-        if flag(node, "fix_gamma", default=True):
+        if fixed:
             by_gamma = build.zeros(gamma.shape, dtype_name(gamma.dtype))
     if _uses_batch(node, build):
         # Divide last: the shift then rounds like the scaled gradients that it cancels.

@@ -229,7 +229,8 @@ class Registry:
                 pairs = ((Entry(node, i), out) for i, out in enumerate(outputs))
                 replacements.update((entry, out) for entry, out in pairs if entry != out)
                 updates[node] = builder.aux_updates
-        values = _updated(updates, updates if use.on_gpus else differentiated)
+        order = updates if use.on_gpus else {**differentiated, **updates}
+        values = _updated(updates, order)
         count = len(graph.heads)
         graph.kept = list(graph.variables().values())
         graph.heads += values.values()
