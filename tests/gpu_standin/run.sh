@@ -22,7 +22,7 @@ if [[ ! -e $own/.installed ]]; then
     exit 0
   fi
   "$python" -m pip --disable-pip-version-check -q install "$own"/wheel/*.whl 'numpy<1.24' \
-    'click>=8.1' 'jinja2>=3.1' 'rich>=13' 'scikit-learn>=1.3,<1.8' 'pytest>=8'
+    'click>=8.1' 'jinja2>=3.1' 'rich>=13' 'scikit-learn>=1.3,<1.8' 'pytest>=8' 'pytest-timeout>=2.3'
   rm -r "$own/wheel"
   touch "$own/.installed"
 fi

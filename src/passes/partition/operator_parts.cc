@@ -13,14 +13,13 @@ std::string Where(const Graph& graph, int node) {
   return "node " + graph.nodes[node].name + " (" + graph.nodes[node].op + ")";
 }
 
-// Empty boxes get extents of 0, regardless of arithmetic on empty ranges.
-Box Normalized(Box box) {
-  for (int d = 0; d < box.rank(); ++d) box.end[d] = std::max(box.begin[d], box.end[d]);
-  return box;
-}
-
+// A box outside the shape gets extents of 0.
 Box Clipped(const Box& box, const Shape& shape) {
-  return Normalized(Intersect(box, WholeBox(shape)));
+  Box inside = Intersect(box, WholeBox(shape));
+  for (int d = 0; d < inside.rank(); ++d) {
+    inside.end[d] = std::max(inside.begin[d], inside.end[d]);
+  }
+  return inside;
 }
 
 bool IsSplit(const std::vector<int>& cuts, int var) {
@@ -84,7 +83,7 @@ InputRegion NeededRegion(const InputAccess& access, const Shape& shape,
                          const std::vector<int>& cuts, const std::vector<Range>& ranges) {
   InputRegion region;
   if (access.pad && AnySplit(cuts, access.pad->vars)) {
-    region.box = Normalized(AccessBox(access.dims, shape, ranges));
+    region.box = AccessBox(access.dims, shape, ranges);
     region.fill = access.pad->fill;
   } else {
     region.box = PartRegion(access.dims, shape, cuts, ranges);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,24 @@ TEST(SplitDraws, LetsTheRestFetchFromWhatIsDrawn) {
       EXPECT_EQ(divided.graph.nodes[is.node].name, before.graph.nodes[was.node].name);
     }
   }
+}
+
+// Partition adds retirements for its publications; a phase gets its own when scheduled.
+TEST(SplitDraws, LeavesTheRestNoRetirement) {
+  const MockGraph mock = Noisy();
+  PartitionOptions options{{}, FetchKind::kMultiFetch};
+  options.crossing = Crossing::kCopies;
+  options.small_bytes = 0;
+  Partitioned divided =
+      PartitionGraph(mock.graph, mock.table, FetchingPlan(mock), options);
+  const auto count = [](const Graph& graph, const std::string& op) {
+    return std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                         [&](const Node& node) { return node.op == op; });
+  };
+  ASSERT_GT(count(divided.graph, kRetireOp), 0);
+  ASSERT_TRUE(SplitDraws(&divided).has_value());
+  EXPECT_GT(count(divided.graph, kPublishOp), 0);
+  EXPECT_EQ(count(divided.graph, kRetireOp), 0);
 }
 
 TEST(SplitDraws, DrawsWhatAnOutputIs) {
