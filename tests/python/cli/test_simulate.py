@@ -51,6 +51,12 @@ def test_the_times_of_the_document_agree(mlp: dict[str, Any]) -> None:
     assert [(link["name"], link["devices"]) for link in mlp["links"]] == [("NVLink", [0, 3])]
 
 
+def test_every_group_of_a_link_is_listed() -> None:
+    text = tofu("simulate", "--workers=16", "--machine=2x8v100", "--format=json", "mlp")
+    links = [(link["name"], link["devices"]) for link in json.loads(text)["links"]]
+    assert links == [("NVLink", [0, 7]), ("NVLink", [8, 15]), ("InfiniBand", [0, 15])]
+
+
 def test_the_text_is_labelled_simulated() -> None:
     text = tofu("simulate", "--workers", 2, "--machine", "2x8v100", "--batch-size", 8, "mlp")
     first, second, *_ = text.splitlines()
