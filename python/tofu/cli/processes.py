@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import itertools
 import os
 import signal
 import socket
@@ -22,9 +23,10 @@ from typing import Any, Callable, Optional
 import click
 
 from tofu import server_process
+from tofu.config import parse_workers
 from tofu.errors import ConfigError
 
-__all__ = ["parse_processes", "run_processes"]
+__all__ = ["parse_processes", "parse_workers_of_each", "run_processes"]
 
 _HOST = "127.0.0.1"
 _POLL_S = 0.1
@@ -43,7 +45,26 @@ def parse_processes(text: str, option: str) -> int:
     return count
 
 
-def run_processes(line: Sequence[str], count: int, servers: int, environ: Mapping[str, str]) -> int:
+def parse_workers_of_each(text: str, count: int) -> list[str]:
+    """The numbers of workers that --workers gives each process. Raises ConfigError."""
+    numbers = [str(parse_workers(each.strip(), "--workers")) for each in text.split(",")]
+    if len(numbers) == 1:
+        numbers *= count
+    if len(numbers) != count:
+        raise ConfigError(
+            f"--workers {text}: {len(numbers)} numbers; expected one, or one for each of the "
+            f"{count} processes of --processes"
+        )
+    return numbers
+
+
+def run_processes(
+    line: Sequence[str],
+    count: int,
+    servers: int,
+    environ: Mapping[str, str],
+    workers: Sequence[str] = (),
+) -> int:
     """Run a command in `count` worker processes; the exit status.
 
     Args:
@@ -51,6 +72,7 @@ def run_processes(line: Sequence[str], count: int, servers: int, environ: Mappin
         count: how many.
         servers: the number of server processes.
         environ: the environment of the run.
+        workers: the number of workers of each process; (): as `environ` says.
 
     Raises:
         ConfigError: there are fewer GPUs than the processes need.
@@ -64,15 +86,16 @@ def run_processes(line: Sequence[str], count: int, servers: int, environ: Mappin
         "DMLC_NUM_WORKER": str(count),
         "DMLC_NUM_SERVER": str(servers),
     }
-    devices = _devices(count, common)
+    own = [{"TOFU_WORKERS": number} for number in workers] or [{}] * count
+    environs = _with_gpus([{**common, **each} for each in own])
     # The launcher ends what waits too long, and a script may prepare its data for long.
     patient = {**common, "TOFU_TIMEOUT": "0"}
     with _Group() as group:
         for role in ("scheduler", *["server"] * servers):
             group.start(role, *server_process.command(role, patient))
         for task in range(count):
-            own = {**common, "DMLC_ROLE": "worker", "DMLC_TASK_ID": str(task), **devices[task]}
-            group.start_worker(line, own)
+            roles = {"DMLC_ROLE": "worker", "DMLC_TASK_ID": str(task)}
+            group.start_worker(line, {**environs[task], **roles})
         status = group.wait()
     if status == 0 and count > 1 and not group.has_ranks():
         click.echo(
@@ -218,20 +241,24 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _devices(count: int, environ: Mapping[str, str]) -> list[dict[str, str]]:
-    """The variable that gives each process GPUs of its own; nothing on CPUs."""
+def _with_gpus(environs: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """The environments of all processes, each with GPUs of its own; as they are on CPUs."""
+    count, environ = len(environs), environs[0]
     gpus = _gpus(environ)
     if environ.get("TOFU_DEVICE") == "cpu" or (not gpus and environ.get("TOFU_DEVICE") != "gpu"):
-        return [{}] * count
-    each = int(environ.get("TOFU_WORKERS") or len(gpus) // count)
-    needed = max(each, 1) * count
-    if each * count > len(gpus) or not each:
+        return list(environs)
+    numbers = [int(each.get("TOFU_WORKERS") or len(gpus) // count) for each in environs]
+    if sum(numbers) > len(gpus) or not all(numbers):
         raise ConfigError(
-            f"--processes {count}: they need {needed} GPUs, one for each worker, and there are "
-            f"{len(gpus)}; use fewer processes or --workers, or --device cpu"
+            f"--processes {count}: they need {sum(max(each, 1) for each in numbers)} GPUs, one for "
+            f"each worker, and there are {len(gpus)}; use fewer processes or --workers, or "
+            "--device cpu"
         )
-    shares = [gpus[task * each : (task + 1) * each] for task in range(count)]
-    return [{"CUDA_VISIBLE_DEVICES": ",".join(share)} for share in shares]
+    rest = iter(gpus)
+    return [
+        {**each, "CUDA_VISIBLE_DEVICES": ",".join(itertools.islice(rest, number))}
+        for each, number in zip(environs, numbers)
+    ]
 
 
 def _gpus(environ: Mapping[str, str]) -> list[str]:

@@ -28,7 +28,7 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
-from tofu.cli.processes import parse_processes, run_processes
+from tofu.cli.processes import parse_processes, parse_workers_of_each, run_processes
 from tofu.errors import ConfigError
 
 __all__ = ["run"]
@@ -62,8 +62,8 @@ __all__ = ["run"]
 @click.option(
     "--processes",
     metavar="N",
-    help="Train in N processes on this machine, each with workers of its own; for scripts with "
-    "kvstore='dist_sync'.",
+    help="Train in N processes on this machine, each with workers of its own (--workers K, or "
+    "K1,K2,... for each process); for scripts with kvstore='dist_sync'.",
 )
 @click.option(
     "--servers",
@@ -98,12 +98,16 @@ def run(
         )
     if strict:
         os.environ["TOFU_STRICT"] = "1"
+    count = None if processes is None else parse_processes(processes, "--processes")
+    workers: list[str] = []
+    if count is not None and options["workers"] is not None:
+        workers = parse_workers_of_each(options["workers"], count)
+        options["workers"] = workers[0]
     switch_on(**options)
     tell_misplaced(click.get_current_context(), script, args)
     sys.stdout.flush()
     line = [sys.executable, *(["-m"] if is_module else []), script, *args]
-    if processes is not None:
-        count = parse_processes(processes, "--processes")
+    if count is not None:
         number = count if servers is None else parse_processes(servers, "--servers")
-        raise SystemExit(run_processes(line, count, number, os.environ))
+        raise SystemExit(run_processes(line, count, number, os.environ, workers))
     os.execv(sys.executable, line)

@@ -121,8 +121,35 @@ def test_numbers_of_processes(count, capsys, tmp_path):
     ],
 )
 def test_every_process_gets_gpus_of_its_own(environ, expected):
-    shares = processes._devices(2, environ)
-    assert [share.get("CUDA_VISIBLE_DEVICES") for share in shares] == expected
+    shares = processes._with_gpus([environ] * 2)
+    if expected == [None, None]:
+        assert shares == [environ] * 2
+    else:
+        assert [share["CUDA_VISIBLE_DEVICES"] for share in shares] == expected
+
+
+def test_processes_with_different_numbers_of_workers_get_as_many_gpus():
+    environs = [{"CUDA_VISIBLE_DEVICES": "0,1,2,3", "TOFU_WORKERS": each} for each in "13"]
+    shares = processes._with_gpus(environs)
+    assert [share["CUDA_VISIBLE_DEVICES"] for share in shares] == ["0", "1,2,3"]
+    with pytest.raises(ConfigError, match="they need 5 GPUs, one for each worker, and there are 4"):
+        processes._with_gpus([*environs, environs[0]])
+
+
+@pytest.mark.parametrize(
+    ("workers", "text"),
+    [
+        ("2,3,1", "--workers 2,3,1: 3 numbers; expected one, or one for each of the 2 processes"),
+        ("2,", "--workers=: expected a whole number of workers"),
+        ("2,x", "--workers=x: expected a whole number of workers"),
+    ],
+)
+def test_numbers_of_workers_of_each_process(workers, text, capsys, tmp_path):
+    (tmp_path / "train.py").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--processes", "2", "--workers", workers, str(tmp_path / "train.py")])
+    assert ended.value.code == 2
+    assert text in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -135,7 +162,7 @@ def test_every_process_gets_gpus_of_its_own(environ, expected):
 )
 def test_too_few_gpus(environ, needed):
     with pytest.raises(ConfigError, match=f"--processes 2: they need {needed} GPUs"):
-        processes._devices(2, environ)
+        processes._with_gpus([environ] * 2)
 
 
 def test_a_server_process(monkeypatch):

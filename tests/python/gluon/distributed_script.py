@@ -1,9 +1,10 @@
 """A script for test_distributed.py: trains nets in one of several processes, or alone.
 
-    python distributed_script.py FOLDER PART CASE [CASE...]
+    python distributed_script.py FOLDER CASE [CASE...]
 
 Each CASE is OPTIMIZER:DTYPE:KVSTORE:UPDATE, for a net of its own; UPDATE is 1 where the servers
-update, else 0. The weights go to FOLDER/CASE-PART.npz. PART is all, or the first N processes'.
+update, else 0. A CASE that ends in :odd trains a net of odd sizes on odd batches. Weights and
+losses go to FOLDER/CASE-TASK.npz. The first CASE goes on where FOLDER/net and FOLDER/states end.
 """
 
 import os
@@ -15,7 +16,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 STEPS = 4
-BATCH = 16
+BATCH = {False: 16, True: 15}  # by whether sizes are odd
+SIZES = {False: (8, 12, 7), True: (7, 13, 5)}
 PARAMS = {
     "sgd": {"learning_rate": 0.05, "momentum": 0.9, "wd": 0.01},
     "adam": {"learning_rate": 0.02},
@@ -26,44 +28,53 @@ PARAMS = {
 class Net(gluon.HybridBlock):
     """A convolution and dense layers; no gradient is 0 in truth."""
 
-    def __init__(self, **kwargs):
+    def __init__(self, odd, **kwargs):
         super().__init__(**kwargs)
+        channels, hidden, outputs = SIZES[odd]
         with self.name_scope():
-            self.conv = nn.Conv2D(8, 3, padding=1, in_channels=4, activation="relu")
-            self.dense = nn.Dense(12, in_units=8 * 16, activation="relu")
-            self.last = nn.Dense(7, in_units=12)  # 7 rows: whole on every worker
+            self.conv = nn.Conv2D(channels, 3, padding=1, in_channels=4, activation="relu")
+            self.dense = nn.Dense(hidden, in_units=channels * 16, activation="relu")
+            self.last = nn.Dense(outputs, in_units=hidden)  # 7 rows: whole on every worker
 
     def hybrid_forward(self, F, x):
         return self.last(self.dense(self.conv(x)))
 
 
-def build(dtype):
+def build(dtype, *, odd=False):
     mx.random.seed(7)
     np.random.seed(7)
-    net = Net(prefix="net_")
+    net = Net(odd, prefix="net_")
     net.initialize(mx.init.Xavier())
     net.cast(dtype)
     net.hybridize()
     return net
 
 
-def fit(net, trainer, dtype, steps, part=slice(None)):
+def fit(net, trainer, dtype, steps, part=slice(None), *, odd=False):
     """Steps on a part of each batch; the gradients are rescaled by the whole batch."""
+    losses = []
     for step in steps:
-        inputs = np.random.RandomState(step).uniform(-1, 1, (BATCH, 4, 4, 4))[part]
+        inputs = np.random.RandomState(step).uniform(-1, 1, (BATCH[odd], 4, 4, 4))[part]
         with autograd.record():
             loss = (net(mx.nd.array(inputs, dtype=dtype)) ** 2).sum()
         loss.backward()
-        trainer.step(BATCH)
+        trainer.step(BATCH[odd])
+        losses.append(loss.asscalar())
+    return losses
 
 
 def weights(net):
     return {name: p.data().asnumpy() for name, p in net.collect_params().items()}
 
 
-def train(case, part=slice(None)):
-    optimizer, dtype, kvstore, update = case.split(":")
-    net = build(dtype)
+def train(case, part=slice(None), *, folder=None, steps=STEPS):
+    """A net and its Trainer after some steps, and the losses.
+
+    folder: where net and states are from which to go on, or None.
+    """
+    optimizer, dtype, kvstore, update, *odd = case.split(":")
+    odd = bool(odd)
+    net = build(dtype, odd=odd)
     trainer = gluon.Trainer(
         net.collect_params(),
         optimizer,
@@ -71,16 +82,29 @@ def train(case, part=slice(None)):
         kvstore=kvstore,
         update_on_kvstore=bool(int(update)),
     )
-    fit(net, trainer, dtype, range(STEPS), part)
-    return net, trainer
+    first = 0
+    if folder is not None:
+        first = STEPS
+        net.load_parameters(f"{folder}/net")
+        if not int(update):
+            trainer.load_states(f"{folder}/states")
+    return net, trainer, fit(net, trainer, dtype, range(first, first + steps), part, odd=odd)
+
+
+def part_of(case, rank, size):
+    """The part of each batch that one of several processes has."""
+    batch = BATCH[case.endswith(":odd")]
+    return slice(rank * batch // size, (rank + 1) * batch // size)
 
 
 def main(folder, *cases):
     rank, size = int(os.environ["DMLC_TASK_ID"]), int(os.environ["DMLC_NUM_WORKER"])
-    share = BATCH // size
+    # Process 0 writes the files after a step, which all take together.
+    goes_on = os.path.exists(f"{folder}/net")
     for case in cases:
-        net, trainer = train(case, slice(rank * share, (rank + 1) * share))
-        np.savez(f"{folder}/{case.replace(':', '-')}-{rank}.npz", **weights(net))
+        found = folder if goes_on and case is cases[0] else None
+        net, trainer, losses = train(case, part_of(case, rank, size), folder=found)
+        np.savez(f"{folder}/{case.replace(':', '-')}-{rank}.npz", losses=losses, **weights(net))
         if case is cases[0]:
             net.save_parameters(f"{folder}/net")
         if case is cases[0] and not trainer._update_on_kvstore:

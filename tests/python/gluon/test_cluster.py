@@ -17,11 +17,13 @@ from mxnet.gluon.parameter import DeferredInitializationError
 from mxnet.kvstore import KVStoreBase
 
 import tofu.gluon
+from tofu.boxes import Box, piece
 from tofu.errors import ConfigError
 from tofu.gluon.processes import cluster, heartbeats
 from tofu.gluon.processes.cluster import Cluster
 from tofu.gluon.session import messages
 from tofu.gluon.training import distributed
+from tofu.gluon.training.exchanged_boxes import packed, unpacked
 from tofu.gluon.training.parameter import is_tiled
 
 from . import fakes
@@ -30,7 +32,6 @@ from .models import assert_same, data, plainly
 # pytest.warns passes on what it does not expect, from wherever it came.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-COMPARED = 36  # numbers by which processes compare their tiles: four facts and a digest
 SIZE = 3  # processes, all with the same gradients
 
 
@@ -62,6 +63,21 @@ class Store(KVStoreBase):
             self.values[key] = value.copy()
             for each in out:
                 self.values[key].copyto(each)
+
+    def push(self, key, value):
+        """A message; those of the others are the same."""
+        first = key - self.rank
+        self.values.update({first + rank: self.told(rank, value) for rank in range(SIZE)})
+
+    def told(self, rank, value):
+        return value.copy()
+
+    def _barrier(self):
+        pass
+
+    def pull(self, keys, outs):
+        for key, (out,) in zip(keys, outs):
+            self.values.pop(key).copyto(out)
 
     def pushpull(self, key, value, out, priority=0):
         self.pushed.append(key)
@@ -238,9 +254,7 @@ class Other(Store):
     rank = 1
 
     def broadcast(self, keys, values, outs, priority=0):
-        if values[0].size != COMPARED:
-            values = [value * 2 for value in values]
-        super().broadcast(keys, values, outs, priority)
+        super().broadcast(keys, [value * 2 for value in values], outs, priority)
 
 
 @pytest.mark.filterwarnings("ignore:tofu. LAMB")
@@ -396,16 +410,74 @@ def test_several_trainers_cannot_all_update_on_servers(store, two):
         fit(net, other)
 
 
-def test_a_process_with_other_tiles_is_told(store, two):
-    class Different(Store):
-        def broadcast(self, keys, values, outs, priority=0):
-            if values[0].size == COMPARED:
-                values = [values[0] + 1]
-            super().broadcast(keys, values, outs, priority)
+class Elsewhere(Store):
+    """The others describe something else; `change` says what."""
 
-    with pytest.raises(ConfigError, match=r"the tiles of the parameters: worker process 0 differs "
-                       r"from process 0 \(workers 2, there 3, .*TOFU_\* settings"):  # fmt: skip
-        trained(Different(), True)
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def told(self, rank, value):
+        message = value.asnumpy().astype(np.uint8).tobytes()
+        if rank != self.rank and len(message) > cluster._LENGTH:
+            message = self.changed(message)
+        elif rank != self.rank:  # how long it is
+            message = len(self.changed(self.message)).to_bytes(cluster._LENGTH, "big")
+        return mx.nd.array(list(message))
+
+    def changed(self, message):
+        described = unpacked(message)
+        self.change(described)
+        return packed(described)
+
+
+def connected_to(monkeypatch, change):
+    """A store; what this process tells is known to it before."""
+    found = Elsewhere(change)
+    original = Cluster.gather
+
+    def gather(self, message):
+        found.message = message
+        return original(self, message)
+
+    monkeypatch.setattr(Cluster, "gather", gather)
+    return found
+
+
+@pytest.mark.parametrize("update", [True, False])
+@pytest.mark.parametrize("parts", [1, 3, 5])
+def test_processes_may_have_other_tiles(store, workers, monkeypatch, parts, update):
+    """The others have `parts` workers, which cut the last dimension."""
+
+    def change(described):
+        for number, boxes in enumerate(described.tiles):
+            whole = [(0, int(end)) for end in np.max(boxes, axis=0)[:, 1]]
+            cut = [piece(whole[-1], parts, each) for each in range(parts)]
+            described.tiles[number] = [Box((*whole[:-1], each)) for each in cut]
+
+    found = connected_to(monkeypatch, change)
+    net, _ = trained(found, update)
+    keys = len(found.pushed) / 3
+    own = sum(len(set(p._tofu.layout.boxes)) for p in net.collect_params().values())
+    assert keys == own if parts == 1 else keys >= max(own, 4 * parts)
+    assert_same(values(net), alone(), rounded=True)
+
+
+def test_a_process_with_other_parameters_is_told(store, two, monkeypatch):
+    def change(described):
+        described.facts["parameter 2"] = "[5] float32 write"
+
+    with pytest.raises(ConfigError, match=r"parameter 2: \[5\] float32 write in worker process 1, "
+                       r"\[6\] float32 write in process 0; expected the same model"):  # fmt: skip
+        trained(connected_to(monkeypatch, change), True)
+
+
+def test_a_process_with_more_parameters_is_told(store, two, monkeypatch):
+    def change(described):
+        described.facts["number of parameters"] = 5
+
+    with pytest.raises(ConfigError, match="number of parameters: 5 in worker process 1, 4 in proc"):
+        trained(connected_to(monkeypatch, change), False)
 
 
 def test_turning_tofu_off_leaves_a_plain_trainer(store, two):

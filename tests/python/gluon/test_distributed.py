@@ -32,9 +32,9 @@ def environment(**variables):
     }
 
 
-def launch(folder, *args, processes=2, servers=1, file=FILE, **variables):
+def launch(folder, *args, processes=2, servers=1, workers="2", file=FILE, **variables):
     """Run a script in several processes; what it has printed."""
-    words = [str(processes), str(servers), str(file), *map(str, args)]
+    words = [str(processes), str(servers), workers, str(file), *map(str, args)]
     try:
         return forked.run(
             ["-c", LAUNCH, *words], cwd=folder, env=environment(**variables), timeout=LIMIT_S
@@ -47,24 +47,29 @@ LAUNCH = """
 import sys, warnings
 from tofu.cli.main import main
 warnings.simplefilter("error")
-processes, servers, *rest = sys.argv[1:]
-main(["run", "--processes", processes, "--servers", servers, *rest])
+processes, servers, workers, *rest = sys.argv[1:]
+main(["run", "--processes", processes, "--servers", servers, "--workers", workers, *rest])
 """
 
 
-def serial(case):
-    """The weights after training alone on whole batches, in plain MXNet."""
-    optimizer, dtype, _, _ = case.split(":")
-    return script.weights(script.train(f"{optimizer}:{dtype}:local:0")[0])
+def serial(case, steps=script.STEPS):
+    """Weights and losses after training alone on whole batches, in plain MXNet."""
+    optimizer, dtype, _, _, *odd = case.split(":")
+    net, _, losses = script.train(":".join([optimizer, dtype, "local", "0", *odd]), steps=steps)
+    return {**script.weights(net), "losses": losses[-script.STEPS :]}
 
 
 def assert_weights(folder, case, processes, expected):
+    """That all processes have these weights, and the losses of their parts the sums."""
     tolerance = {"rtol": 1e-9, "atol": 1e-11} if "float64" in case else {"rtol": 2e-4, "atol": 2e-5}
+    losses = 0
     for rank in range(processes):
         with np.load(folder / f"{case.replace(':', '-')}-{rank}.npz") as found:
             assert set(found) == set(expected)
-            for name, value in expected.items():
-                np.testing.assert_allclose(found[name], value, **tolerance, err_msg=name)
+            losses = losses + found["losses"]
+            for name in set(expected) - {"losses"}:
+                np.testing.assert_allclose(found[name], expected[name], **tolerance, err_msg=name)
+    np.testing.assert_allclose(losses, expected["losses"], **tolerance)
 
 
 # Trainers that update in their processes share one connection.
@@ -97,6 +102,49 @@ def test_processes_that_update_by_themselves_equal_one(tmp_path, processes, serv
     assert sorted(states) == [0, 1, 2, 3, 4, 5] and optimizer.num_update == script.STEPS
     assert states[0].shape == net.conv.bias.shape
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("workers", "again"),
+    [
+        ("2,3", None),
+        ("2,3,1", "3,2"),  # saved in three processes, and loaded in two
+        pytest.param("3,1,2,5", "7", marks=pytest.mark.whole),
+    ],
+)
+def test_processes_with_different_numbers_of_workers_equal_one(tmp_path, workers, again):
+    cases = [f"{case}:odd" for case in TOGETHER]
+    if again is None:
+        cases = [cases[0].replace("float32", "float64"), *cases]
+    big = {"MXNET_KVSTORE_BIGARRAY_BOUND": "100"}
+    for numbers, steps in ((workers, script.STEPS), (again, 2 * script.STEPS)):
+        if numbers is None:
+            continue
+        count = numbers.count(",") + 1
+        options = {"processes": count, "servers": 2, "workers": numbers, **big}
+        done = launch(tmp_path, tmp_path, *cases, **options)
+        assert done.returncode == 0, done.stderr
+        assert_weights(tmp_path, cases[0], count, serial(cases[0], steps))
+        for case in cases[1:]:  # these start anew
+            assert_weights(tmp_path, case, count, serial(case))
+        told = [re.match(r"tiles \[(\d).* keys (\d+)", line) for line in done.stdout.splitlines()]
+        assert sorted(each[1] for each in told) == sorted(numbers.split(","))
+        assert len({each[2] for each in told}) == 1
+
+
+@pytest.mark.parametrize(
+    ("case", "workers"),
+    [
+        ("adam:float64:dist_device_sync:1:odd", "2,3,1"),
+        pytest.param("sgd:float32:dist_sync:1:odd", "2,3", marks=pytest.mark.whole),
+        pytest.param("lamb:float32:dist_sync:1:odd", "1,3", marks=pytest.mark.whole),
+    ],
+)
+def test_servers_that_update_for_different_numbers_of_workers(tmp_path, case, workers):
+    count = workers.count(",") + 1
+    done = launch(tmp_path, tmp_path, case, processes=count, workers=workers)
+    assert done.returncode == 0, done.stderr
+    assert_weights(tmp_path, case, count, serial(case))
 
 
 @pytest.mark.parametrize("mode", ["zero-2", pytest.param("zero-1", marks=pytest.mark.whole)])
@@ -148,15 +196,13 @@ FAULT = r"""
 import os, signal, sys, time
 sys.path.insert(0, {folder!r})
 task = int(os.environ["DMLC_TASK_ID"])
-if {fault!r} == "workers" and task:
-    os.environ["TOFU_WORKERS"] = "4"
 import mxnet as mx
 import distributed_script as script
 from mxnet import gluon
 
-net = script.build("float32")
+net = script.build("float32", odd={fault!r} == "sizes" and task == 1)
 trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_sync")
-script.fit(net, trainer, "float32", range(2))
+script.fit(net, trainer, "float32", range(2), odd=net.last.weight.shape[0] != 7)
 # Not before: a busy machine may take longer to start the processes.
 trainer._tofu_connection.cluster.watchdog._limit_s = {limit}
 sys.stdout.write(f"trained {{task}} {{trainer._kvstore.rank}}\n")  # at once, as processes share it
@@ -194,9 +240,12 @@ def faulty(folder, fault):
         ("exit", 5, ["ended with exit status 5; ending the others"]),
         ("hang", 1, ["waiting for the gradients of all processes in step 3: nothing for 5 s"]),
         (
-            "workers",
+            "sizes",
             2,
-            ["the tiles of the parameters: worker process 1 differs from process 0 (wor"],
+            [
+                "gluon.Trainer: parameter 0: [7] float32 write in worker process",
+                "expected the same model, Trainer and TOFU_* settings in all processes",
+            ],
         ),
     ],
 )

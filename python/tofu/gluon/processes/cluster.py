@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Optional
 
+import numpy as np
 from mxnet import nd
 from mxnet.base import _LIB, check_call
 
@@ -36,7 +37,7 @@ _VARIABLES = (
 # MXNet multiplies keys by 9973 in 32 bits to choose a server; beyond, that overflows.
 _MAX_KEYS = 2**31 // 9973
 _FIRST_KEY = 2**16  # below are those of Trainers without tofu, and the script's own
-_DIGEST_PARTS = 32
+_LENGTH = 4  # bytes that tell how long a message is
 _TO_PYTHON = 0  # the kind of commands that MXNet's servers hand to Python
 _GOODBYE_S = 60.0
 
@@ -143,56 +144,48 @@ class Cluster:
             )
         return keys
 
-    def agree(self, what: str, facts: Mapping[str, object], digest: bytes, advice: str) -> None:
-        """Check that this process has come to the same result as process 0.
+    def gather(self, message: bytes) -> list[bytes]:
+        """The messages of all processes, by rank."""
+        sizes = self._gather(len(message).to_bytes(_LENGTH, "big"), [_LENGTH] * self.size)
+        return self._gather(message, [int.from_bytes(size, "big") for size in sizes])
 
-        Args:
-            what: the result.
-            facts: numbers that say more about it, by name.
-            digest: at most 32 bytes that are equal if the results are.
-            advice: what to do if they are not.
+    def _gather(self, message: bytes, sizes: Sequence[int]) -> list[bytes]:
+        """The messages of all processes, whose sizes are known.
 
-        Raises:
-            ConfigError: they differ.
+        The servers take a key's value from the first push, before any optimizer is asked. So
+        each process gives a key of its own its value. Servers take floats, here one per byte.
         """
-        own = [int(str(value)) for value in facts.values()]
-        own += list(digest.ljust(_DIGEST_PARTS, b"\0")[:_DIGEST_PARTS])
-        found = nd.zeros(len(own))
-        self.broadcast([nd.array(own)], [[found]])
-        first = [int(value) for value in found.asnumpy()]
-        if first == own:
-            return
-        told = ", ".join(
-            f"{name} {mine}, there {theirs}"
-            for (name, mine), theirs in zip(facts.items(), first)
-            if mine != theirs
-        )
-        raise ConfigError(
-            f"{what}: worker process {self.rank} differs from process 0"
-            f"{f' ({told})' if told else ''}; {advice}"
-        )
+        keys = self.new_keys(self.size)
+        found = [nd.zeros(size) for size in sizes]
+        with self.watchdog.waiting("the other processes to describe their parameters"):
+            self.kvstore.push(keys[self.rank], nd.array(list(message)))
+            nd.waitall()
+            self.kvstore._barrier()
+            self.kvstore.pull(keys, [[each] for each in found])
+            return [each.asnumpy().astype(np.uint8).tobytes() for each in found]
 
-    def broadcast(self, values: Sequence[Any], outs: Sequence[Sequence[Any]]) -> list[int]:
-        """Give every process the values of process 0, under new keys.
+    def broadcast(
+        self, keys: Sequence[int], values: Sequence[Any], outs: Sequence[Sequence[Any]]
+    ) -> None:
+        """Give every process the values of process 0.
 
         Args:
+            keys: new ones.
             values: arrays; those of process 0 count.
             outs: for each, where every process writes it.
         """
-        keys = self.new_keys(len(values))
         if keys:
             with self.watchdog.waiting("the values of process 0"):
-                self.kvstore.broadcast(keys, list(values), [list(each) for each in outs])
+                self.kvstore.broadcast(list(keys), list(values), [list(each) for each in outs])
                 wait_for(array for each in outs for array in each)
-        return keys
 
     def exchange(self, key: int, value: Any, outs: Sequence[Any], priority: int) -> None:
         """Push a value, and pull what the server makes of those of all processes.
 
         That is their sum, or the weight that its optimizer has updated. The value is copied
-        where MXNet would write the result over it.
+        where MXNet would write the result over it and the caller does not.
         """
-        if value.context.device_type != "gpu":
+        if value.context.device_type != "gpu" and all(value is not out for out in outs):
             value = value.copy()
         self.kvstore.pushpull(key, value, out=list(outs), priority=priority)
 

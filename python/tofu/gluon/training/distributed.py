@@ -1,31 +1,33 @@
 """gluon.Trainer over several processes: every tile is a key of MXNet's parameter server.
 
-Each process partitions over its own workers, and all choose the same tiles, as they plan the
-same graph. So the processes exchange tiles, worker by worker, and no tensor is put together.
-A whole tensor is one key where it is not tiled, and where the optimizer runs on the servers
-and needs all of it.
+Each process partitions over its own workers. Those with equal numbers of workers choose the same
+tiles, as they plan the same graph, and exchange these, worker by worker. With others a process
+exchanges parts of its tiles (tofu.gluon.training.exchanged_boxes). No tensor is put together, but
+where the optimizer runs on the servers and needs all of it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
-import mxnet as mx
-from mxnet import autograd
+import numpy as np
 
+from tofu.boxes import Box
 from tofu.errors import ConfigError
 from tofu.gluon.processes import cluster
 from tofu.gluon.processes.cluster import Cluster
 from tofu.gluon.session import messages
 from tofu.gluon.session.session import Session
+from tofu.plans.layout import Layout
 
 from . import views
+from .exchanged_boxes import Described, check_same, common_boxes, packed, unpacked
 from .optimizer_probe import updates_elementwise
-from .parameter import is_tiled, peeking
+from .parameter import is_tiled, peeking, shape_of
 
 __all__ = [
     "allreduce",
@@ -47,15 +49,21 @@ _OTHERS = ("horovod", "byteps")
 
 @dataclasses.dataclass(frozen=True)
 class _Slot:
-    """A parameter's keys.
+    """A parameter's keys, one for each box that is exchanged.
 
     Attributes:
-        keys: one per different tile, or one.
-        workers: for each key, the workers that hold its tile; empty for a whole tensor.
+        keys: the keys.
+        boxes: the boxes, as a layout.
+        contexts: where this process has each box while it is exchanged.
+        tiles: its tiles when it joined.
+        workers: for each key, the workers that have the box as their tile; () where others do not.
     """
 
     keys: tuple[int, ...]
-    workers: tuple[tuple[int, ...], ...] = ()
+    boxes: Layout
+    contexts: tuple[Any, ...]
+    tiles: tuple[Box, ...]
+    workers: tuple[tuple[int, ...], ...]
 
 
 @dataclasses.dataclass(eq=False)
@@ -64,12 +72,22 @@ class _Connection:
 
     cluster: Cluster
     elementwise: bool
+    session: Session
     slots: dict[int, _Slot] = dataclasses.field(default_factory=dict)
     steps: int = 0
 
     def __reduce__(self) -> Any:
         # Copying a parameter copies its Trainer; the copy has no connection.
         return type(None), ()
+
+    def relay(self, arrays: Sequence[Any], source: Layout, target: Layout, *where: Any) -> Any:
+        """Copy arrays from one layout to another; `where`: contexts, and arrays to fill."""
+        if not arrays:
+            return []
+        dtype = np.dtype(arrays[0].dtype).name
+        source, target = (dataclasses.replace(each, dtype=dtype) for each in (source, target))
+        backend = self.session.state.backend
+        return backend.relay(backend.tiles(arrays, source), target, *where, blocked=True)
 
 
 def is_distributed(trainer: Any) -> bool:
@@ -141,7 +159,7 @@ def connect(trainer: Any, original: Callable[[Any], None], session: Session) -> 
             make_kvstore()
     connected.has_optimizer |= bool(trainer._update_on_kvstore)
     elementwise = updates_elementwise(trainer._optimizer, session.contexts[0])
-    trainer._tofu_connection = _Connection(connected, elementwise)
+    trainer._tofu_connection = _Connection(connected, elementwise, session)
     if trainer._update_on_kvstore and not elementwise:
         messages.warn(
             f"{type(trainer._optimizer).__name__} does not update every element by itself: each "
@@ -154,7 +172,7 @@ def start(trainer: Any) -> None:
     """Do what Trainer._init_params does: all processes take the values of process 0.
 
     Raises:
-        ConfigError: this process has other tiles than process 0.
+        ConfigError: a process has other parameters than process 0.
     """
     own = of(trainer)
     assert own is not None
@@ -163,30 +181,21 @@ def start(trainer: Any) -> None:
     if not ready:
         return
     _flush(trainer)
-    _check_agreement(trainer, own, ready)
     values: list[Any] = []
     outs: list[list[Any]] = []
-    gathered: list[tuple[Any, Any]] = []
-    counts = []
-    for parameter in ready:
-        groups = _tile_groups(parameter, own, on_servers=trainer._update_on_kvstore)
-        if groups:
-            values += [parameter._data[workers[0]].copy() for workers in groups]
-            outs += [[parameter._data[worker] for worker in workers] for workers in groups]
-        elif is_tiled(parameter):
-            whole = parameter._tofu.gather(parameter._data, parameter._ctx_list[0])
-            gathered.append((parameter, whole))
-            values.append(whole.copy())
-            outs.append([whole])
-        else:
-            values.append(parameter._data[0].copy())
-            outs.append([parameter._data[0]])
-        counts.append((parameter, groups))
-    keys = iter(own.cluster.broadcast(values, outs))
-    for parameter, groups in counts:
-        taken = tuple(next(keys) for _ in range(max(1, len(groups))))
-        own.slots[trainer._param2idx[parameter.name]] = _Slot(taken, groups)
-    _scatter(gathered)
+    keys: list[int] = []
+    ends = []
+    for parameter, boxes in zip(ready, _agreed_boxes(trainer, own, ready)):
+        slot = _new_slot(own, parameter, boxes)
+        own.slots[trainer._param2idx[parameter.name]] = slot
+        sent, received, end = _ways(own, slot, parameter, parameter._data, parameter._data)
+        values += [array.copy() for array in sent]
+        outs += received
+        keys += slot.keys
+        ends.append(end)
+    own.cluster.broadcast(keys, values, outs)
+    for end in ends:
+        end()
     _refresh(trainer)
 
 
@@ -196,20 +205,10 @@ def allreduce(trainer: Any) -> None:
     assert own is not None
     _flush(trainer)
     outs: list[Any] = []
-    gathered = []
     for index, parameter in _fresh(trainer):
         gradients = _gradients(parameter)
-        slot = own.slots[index]
-        if slot.workers or not is_tiled(parameter):
-            outs += _exchange(own, index, gradients, gradients)
-        else:
-            whole = parameter._tofu.gather(gradients, parameter._ctx_list[0])
-            outs += _exchange(own, index, [whole], [whole])
-            gathered.append((gradients, parameter, whole))
+        outs += _exchange(own, index, parameter, gradients, gradients)
     _finish(own, outs)
-    for gradients, parameter, whole in gathered:
-        with autograd.pause():
-            parameter._tofu.scatter(whole, out=gradients)
     _refresh(trainer)
 
 
@@ -224,20 +223,9 @@ def update_on_servers(trainer: Any, ignore_stale_grad: bool) -> None:
     _flush(trainer)
     fresh = _fresh(trainer, check=not ignore_stale_grad)
     outs: list[Any] = []
-    gathered = []
     for index, parameter in fresh:
-        gradients = _gradients(parameter)
-        slot = own.slots[index]
-        if slot.workers or not is_tiled(parameter):
-            outs += _exchange(own, index, gradients, parameter._data)
-        else:
-            where = parameter._ctx_list[0]
-            gradient = parameter._tofu.gather(gradients, where)
-            whole = mx.nd.empty(gradient.shape, where, gradient.dtype)
-            outs += _exchange(own, index, [gradient], [whole])
-            gathered.append((parameter, whole))
+        outs += _exchange(own, index, parameter, _gradients(parameter), parameter._data)
     _finish(own, outs)
-    _scatter(gathered)
     for _, parameter in fresh:
         for array in parameter._data:
             array._fresh_grad = False
@@ -273,41 +261,56 @@ def _share(connected: Cluster, params: dict[str, Any]) -> None:
     params.update(kvstore=connected.kvstore, update_on_kvstore=False)
 
 
-def _tile_groups(
-    parameter: Any, own: _Connection, *, on_servers: bool
-) -> tuple[tuple[int, ...], ...]:
-    """The workers that hold each tile; () for a parameter that is sent whole."""
-    if not is_tiled(parameter) or (on_servers and not own.elementwise):
-        return ()
-    workers_of: dict[Any, list[int]] = {}
-    for worker, box in enumerate(parameter._tofu.layout.boxes):
-        workers_of.setdefault(box, []).append(worker)
-    return tuple(map(tuple, workers_of.values()))
+def _agreed_boxes(trainer: Any, own: _Connection, ready: Sequence[Any]) -> list[tuple[Box, ...]]:
+    """The boxes of each parameter that the processes exchange.
 
-
-def _check_agreement(trainer: Any, own: _Connection, ready: Sequence[Any]) -> None:
-    digest = hashlib.sha256()
-    workers = 0
+    Raises:
+        ConfigError: a process has other parameters than process 0.
+    """
+    facts: dict[str, Any] = {
+        "optimizer": type(trainer._optimizer).__name__,
+        "update_on_kvstore": bool(trainer._update_on_kvstore),
+        "number of parameters": len(ready),
+    }
+    tiles = []
     for parameter in ready:
-        boxes: Any = None
-        if is_tiled(parameter):
-            boxes = [list(box) for box in parameter._tofu.layout.boxes]
-            workers = len(boxes)
-        index = trainer._param2idx[parameter.name]
-        described = index, parameter.shape, str(parameter.dtype), parameter.grad_req, boxes
-        digest.update(repr(described).encode())
-    digest.update(repr((type(trainer._optimizer).__name__, own.elementwise)).encode())
-    own.cluster.agree(
-        "gluon.Trainer: the tiles of the parameters",
-        {
-            "workers": workers,
-            "parameters": len(ready),
-            "tiled parameters": sum(map(is_tiled, ready)),
-            "update_on_kvstore": int(bool(trainer._update_on_kvstore)),
-        },
-        digest.digest(),
-        "expected the same script, batch size and TOFU_* settings in all processes",
+        shape = shape_of(parameter)
+        name = f"parameter {trainer._param2idx[parameter.name]}"
+        facts[name] = f"{list(shape)} {np.dtype(parameter.dtype).name} {parameter.grad_req}"
+        whole = trainer._update_on_kvstore and not own.elementwise
+        boxes = [Box.whole(shape)] if whole else _layout(parameter).boxes
+        tiles.append(list(dict.fromkeys(boxes)))
+    messages_of_all = own.cluster.gather(packed(Described(facts, tiles)))
+    processes = [unpacked(message) for message in messages_of_all]
+    check_same(processes)
+    return [common_boxes(each) for each in zip(*(process.tiles for process in processes))]
+
+
+def _new_slot(own: _Connection, parameter: Any, boxes: tuple[Box, ...]) -> _Slot:
+    layout = _layout(parameter)
+    workers = tuple(
+        tuple(worker for worker, tile in enumerate(layout.boxes) if tile == box) for box in boxes
     )
+    holders = (
+        next((n for n, tile in enumerate(layout.boxes) if box.common(tile) == box), 0)
+        for box in boxes
+    )
+    return _Slot(
+        tuple(own.cluster.new_keys(len(boxes))),
+        dataclasses.replace(layout, boxes=boxes),
+        tuple(parameter._data[holder].context for holder in holders),
+        layout.boxes,
+        workers if all(workers) else (),
+    )
+
+
+def _layout(parameter: Any) -> Layout:
+    """The tiles of a parameter; one, if it is not tiled."""
+    if is_tiled(parameter):
+        tiles: Layout = parameter._tofu.layout
+        return tiles
+    shape = shape_of(parameter)
+    return Layout(shape, np.dtype(parameter.dtype).name, (Box.whole(shape),))
 
 
 def _fresh(trainer: Any, *, check: bool = False) -> list[tuple[int, Any]]:
@@ -335,29 +338,40 @@ def _gradients(parameter: Any) -> list[Any]:
     return tiles
 
 
+def _ways(
+    own: _Connection, slot: _Slot, parameter: Any, arrays: Sequence[Any], targets: Sequence[Any]
+) -> tuple[list[Any], list[list[Any]], Callable[[], Any]]:
+    """How tiles come to the servers, and the results to tiles.
+
+    Returns:
+        The array to send under each key; those to receive it; and what to call then.
+    """
+    layout = _layout(parameter)
+    if slot.workers and slot.tiles == layout.boxes:
+        sent = [arrays[workers[0]] for workers in slot.workers]
+        return sent, [[targets[each] for each in workers] for workers in slot.workers], list
+    sent = own.relay(arrays, layout, slot.boxes, slot.contexts)
+    contexts = [target.context for target in targets]
+    end = functools.partial(own.relay, sent, slot.boxes, layout, contexts, targets)
+    return sent, [[array] for array in sent], end
+
+
 def _exchange(
-    own: _Connection, index: int, gradients: Sequence[Any], outs: Sequence[Any]
-) -> list[Any]:
+    own: _Connection, index: int, parameter: Any, gradients: Sequence[Any], targets: Sequence[Any]
+) -> Sequence[Any]:
     """Push gradients under a parameter's keys, and pull. Returns the arrays that are written."""
     slot = own.slots[index]
-    written = []
-    for key, workers in zip(slot.keys, slot.workers or ((0,),)):
-        targets = [outs[worker] for worker in workers]
-        own.cluster.exchange(key, gradients[workers[0]], targets, -index)
-        written += targets
-    return written
+    sent, received, end = _ways(own, slot, parameter, gradients, targets)
+    for key, array, outs in zip(slot.keys, sent, received):
+        own.cluster.exchange(key, array, outs, -index)
+    end()
+    return targets
 
 
 def _finish(own: _Connection, outs: Sequence[Any]) -> None:
     own.steps += 1
     with own.cluster.watchdog.waiting(f"the gradients of all processes in step {own.steps}"):
         cluster.wait_for(outs)
-
-
-def _scatter(gathered: Sequence[tuple[Any, Any]]) -> None:
-    with autograd.pause():
-        for parameter, whole in gathered:
-            parameter._tofu.scatter(whole, out=parameter._data)
 
 
 def _flush(trainer: Any) -> None:

@@ -113,7 +113,7 @@ def relay(
 
     Raises GraphError when shapes or counts do not agree.
     """
-    _check("relay", tiles.layout.shape, layout, len(tiles.arrays))
+    _check("relay", tiles.layout.shape, layout, len(contexts))
     if out is None:
         out = _empty_tiles(layout, contexts)
     with autograd.pause():
