@@ -27,6 +27,17 @@ _TensorRow = tuple[str, int, _Shape, int, tuple[int, ...]]
 _OperatorRow = tuple[str, str, tuple[str | None, ...], int]
 
 @final
+class SideThreads:
+    """Threads beside the one that hears Ctrl-C."""
+
+    def __init__(self) -> None: ...
+    def join(self) -> None:
+        """Make the calling thread one of them, for as long as it exists."""
+
+    def end(self) -> None:
+        """End what they compute now and later, with InternalError."""
+
+@final
 class Node:
     """A node of a graph.
 

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/side_threads.h"
+
 namespace tofu {
 namespace {
 
@@ -29,6 +31,7 @@ void CheckInterrupt() {
   const Clock::rep now = Now();
   if (now < next_check) return;
   next_check = now + kBetweenChecks;
+  CheckSideThreads();
   check_interrupt();
 }
 

@@ -1,10 +1,18 @@
 // The Python module tofu._core.
 #include <pybind11/pybind11.h>
 
+#include "base/side_threads.h"
 #include "bindings/documents.h"
+
+namespace py = pybind11;
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The graph passes in C++, and the CUDA kernels of a fetch.";
+  py::class_<tofu::SideThreads>(module, "SideThreads",
+                                "Threads beside the one that hears Ctrl-C.")
+      .def(py::init<>())
+      .def("join", &tofu::SideThreads::Join)
+      .def("end", &tofu::SideThreads::End);
   tofu::BindErrors();
   tofu::BindGraph(&module);
   tofu::BindPlan(&module);

@@ -9,6 +9,7 @@ plans are single points.
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
@@ -20,7 +21,7 @@ from tofu.plans.progress import stage
 from .limits import held_bytes
 from .recomputation import Recomputation, recomputed
 from .search import BY_SPEED, plan_frontier, with_shares
-from .sweep import Measure, Outcome, Trial, sweep
+from .sweep import Found, Measure, Outcome, Trial, measured, searched_trial
 
 __all__ = ["Point", "changed", "frontier", "turning_point", "unbeaten"]
 
@@ -84,26 +85,41 @@ def frontier(
         recompute: whether activations may also be computed again in the backward pass.
     """
     measure = measure or Measure()
+    known: deque[dict[str, Any]] = deque()
+
+    def found() -> Iterator[Found]:
+        for each, more in _plans(problem, options, limits, measure):
+            known.append(more)
+            yield each
+        for trial in _recomputing(problem, options) if recompute else ():
+            known.append({})
+            yield searched_trial(trial)
+        for name, chosen in (rivals or {}).items():
+            known.append({"is_rival": True})
+            yield searched_trial(Trial(name, problem, chosen))
+
+    for outcome in measured(found(), measure):
+        yield from _point(outcome, most_bytes, **known.popleft())
+
+
+def _plans(
+    problem: Problem, options: SearchOptions, limits: int, measure: Measure
+) -> Iterator[tuple[Found, dict[str, Any]]]:
+    """Yield the plans of the search within limits, and what it knows of each."""
     with stage("searching plans within memory limits"):
         search = plan_frontier(problem, options, searches=limits)
     count = len(search.plans)
     for number, (searched, tiles) in enumerate(zip(search.plans, search.tile_bytes), 1):
         name = "no limit" if number == count else f"tiles within {format_bytes(tiles)}"
-        with stage(f"plan {number} of {count}"):
-            outcome = measure.outcome(Trial(name, problem, options), searched)
-        yield from _point(outcome, most_bytes, tile_bytes=tiles, is_proven=search.is_complete)
-        with stage(f"plan {number} of {count}, {BY_SPEED}"):
+        known = {"tile_bytes": tiles, "is_proven": search.is_complete}
+        place = f"plan {number} of {count}"
+        yield (Trial(name, problem, options, place=place), searched), known
+        by_speed = f"{place}, {BY_SPEED}"
+        with stage(by_speed):
             shared = with_shares(searched, measure.fetch)
-            if shared is None:
-                continue
-            trial = Trial(f"{name}, {BY_SPEED}", problem, options)
-            outcome = measure.outcome(trial, dataclasses.replace(shared, simulation=None))
-        yield from _point(outcome, most_bytes)
-    for outcome in sweep(_recomputing(problem, options) if recompute else (), measure):
-        yield from _point(outcome, most_bytes)
-    trials = (Trial(name, problem, chosen) for name, chosen in (rivals or {}).items())
-    for outcome in sweep(trials, measure):
-        yield from _point(outcome, most_bytes, is_rival=True)
+        if shared is not None:
+            trial = Trial(f"{name}, {BY_SPEED}", problem, options, place=by_speed)
+            yield (trial, dataclasses.replace(shared, simulation=None)), {}
 
 
 def _point(outcome: Outcome, most_bytes: Optional[int], **known: Any) -> Iterator[Point]:

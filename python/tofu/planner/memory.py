@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Callable, Optional
 
 from tofu import _core
 from tofu.plans import Plan, Problem
 from tofu.plans.progress import stage
 
-__all__ = ["serial_memory", "with_memory"]
+from .side_threads import Start, in_turn
+
+__all__ = ["begin_memory", "serial_memory", "with_memory"]
 
 # Each worker may fetch from all others, so the partitioned graph grows with the square of their
 # number: an MLP's takes 5 s for 512 workers, a minute for 1,024.
@@ -33,28 +35,61 @@ def with_memory(
         fetch: one of config.FETCHES; None: the default of a run.
         keep_fetched_bytes: as in SearchOptions.
     """
+    return begin_memory(problem, plan, fetch, keep_fetched_bytes=keep_fetched_bytes)()
+
+
+def begin_memory(
+    problem: Problem,
+    plan: Plan,
+    fetch: Optional[str] = None,
+    *,
+    keep_fetched_bytes: int = 0,
+    start: Start = in_turn,
+) -> Callable[[], Plan]:
+    """Begin what ``with_memory`` does, and return a function that waits for its result.
+
+    start: starts the passes, which take most of the time; MXNet is asked by the function returned.
+    """
+    from tofu.mx import extension
     from tofu.mx.devices import default_fetch
 
-    with stage("predicting the memory"):
-        return _with_memory(problem, plan, fetch or default_fetch(), keep_fetched_bytes)
-
-
-def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: int) -> Plan:
-    import mxnet as mx
-
-    from tofu.mx import extension
-    from tofu.mx.memory.step_memory import step_memory
-
+    chosen = fetch or default_fetch()
     given = plan.in_graph(problem.table)
     # Copies with plain fetches differ: each chooses another worker to pass on small regions.
-    alike = given.without_copied_workers() if fetch == "multifetch" else given
+    alike = given.without_copied_workers() if chosen == "multifetch" else given
     if alike.workers > _MOST_WORKERS:
-        return plan
-    copies = given.workers // alike.workers
-    partitioned = _core.partition(alike, fetch=fetch, spare_bytes=keep_fetched_bytes)
-    step = _core.schedule(partitioned, take=True, joint=extension.runs_parts())
+        return lambda: plan
+    joint = extension.runs_parts()
+
+    def run() -> tuple[_core.Partitioned, _core.TrainingStep]:
+        partitioned = _core.partition(alike, fetch=chosen, spare_bytes=keep_fetched_bytes)
+        return partitioned, _core.schedule(partitioned, take=True, joint=joint)
+
+    wait = start(run)
+
+    def finish() -> Plan:
+        with stage("predicting the memory"):
+            partitioned, step = wait()
+            return _counted(plan, given, partitioned, step, chosen)
+
+    return finish
+
+
+def _counted(
+    plan: Plan,
+    given: _core.Plan,
+    partitioned: _core.Partitioned,
+    step: _core.TrainingStep,
+    fetch: str,
+) -> Plan:
+    """The plan with the memory of its step, in which each copied worker stands for all copies."""
+    import mxnet as mx
+
+    from tofu.mx.memory.step_memory import step_memory
+
+    copies = given.workers // step.workers
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
-    memory = step_memory(step, [kind(worker) for worker in range(alike.workers)])
+    memory = step_memory(step, [kind(worker) for worker in range(step.workers)])
     return plan.noted(
         bytes_per_worker=memory.kinds,
         memory="exact",

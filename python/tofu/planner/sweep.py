@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Callable, Optional
+from typing import Callable, Optional, Protocol, Union
 
 from tofu.errors import PlanError
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.progress import stage
 
 from .limits import held_bytes
-from .memory import with_memory
+from .memory import begin_memory
 from .recomputation import Recomputation
 from .search import Searched, search
+from .side_threads import Start, in_turn, most_at_once, side_threads
 
-__all__ = ["Measure", "Outcome", "Trial", "sweep"]
+__all__ = ["Found", "Measure", "Outcome", "Trial", "measured", "searched_trial", "sweep"]
 
 StepSeconds = Callable[[Problem, Plan], float]
-Count = Callable[[Problem, Plan], Plan]
+
+
+class Count(Protocol):
+    """Begins to count the memory of a plan; returns what waits for the plan with its memory."""
+
+    def __call__(self, problem: Problem, plan: Plan, *, start: Start) -> Callable[[], Plan]: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,16 +33,27 @@ class Trial:
     """A search of a sweep and its result.
 
     Attributes:
-        name: its name for progress and readers.
+        name: its name for readers.
         problem: what to plan.
         options: how to search.
         recomputation: the recomputation that made the problem's graph, or None.
+        place: its place in the sweep, for progress; "": the name tells.
     """
 
     name: str
     problem: Problem
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
     recomputation: Optional[Recomputation] = None
+    place: str = ""
+
+    @property
+    def doing(self) -> str:
+        """Its name for progress."""
+        return self.place or self.name
+
+
+# A trial, and the plan that was searched or the reason why there is none.
+Found = tuple[Trial, Union[Searched, PlanError]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +85,7 @@ class Measure:
     """The measurements of plans that a sweep makes.
 
     Attributes:
-        count: counts the memory of a plan, such as ``with_memory``; None: a quick estimate.
+        count: counts the memory of a plan, such as ``begin_memory``; None: a quick estimate.
         step_seconds: predicts the time of a step; None: it is not predicted.
         fetch: the way to fetch that times are predicted for, one of config.FETCHES; None: the
             default of the machine's devices.
@@ -86,27 +104,72 @@ class Measure:
         fetch: Optional[str] = None,
     ) -> Measure:
         """Count the memory that MXNet will allocate if `exact`."""
-        return cls(with_memory if exact else None, step_seconds, fetch)
+        return cls(begin_memory if exact else None, step_seconds, fetch)
 
-    def outcome(self, trial: Trial, searched: Searched) -> Outcome:
-        """The plan that a trial has found, with its memory and its time."""
-        problem, plan = searched.problem, searched.read()
-        if self.count is not None:
-            plan = self.count(problem, plan)
-        seconds = None if self.step_seconds is None else self.step_seconds(problem, plan)
-        if trial.recomputation is not None:
-            plan = trial.recomputation.note(plan)
-        return Outcome(trial, problem, plan, step_seconds=seconds)
+    @property
+    def runs_beside(self) -> bool:
+        """Whether most of it can run beside the searches of other plans."""
+        return self.count is begin_memory
+
+    def begin(
+        self, trial: Trial, searched: Searched, start: Start = in_turn
+    ) -> Callable[[], Outcome]:
+        """Begin to measure the plan of a trial, and return what waits for its outcome."""
+        problem, found = searched.problem, searched.read()
+
+        def plain() -> Plan:
+            return found
+
+        wait = plain if self.count is None else self.count(problem, found, start=start)
+
+        def finish() -> Outcome:
+            with stage(trial.doing):
+                plan = wait()
+                seconds = None if self.step_seconds is None else self.step_seconds(problem, plan)
+            if trial.recomputation is not None:
+                plan = trial.recomputation.note(plan)
+            return Outcome(trial, problem, plan, step_seconds=seconds)
+
+        return finish
 
 
 def sweep(trials: Iterable[Trial], measure: Measure) -> Iterator[Outcome]:
     """Plan every trial, and yield its outcome as soon as it is known."""
-    for trial in trials:
-        with stage(trial.name):
-            try:
-                searched = search(trial.problem, trial.options, simulated=False)
-            except PlanError as error:
-                outcome = Outcome(trial, trial.problem, None, str(error))
-            else:
-                outcome = measure.outcome(trial, searched)
-        yield outcome
+    return measured(map(searched_trial, trials), measure)
+
+
+def searched_trial(trial: Trial) -> Found:
+    """Search the plan of a trial."""
+    with stage(trial.doing):
+        try:
+            return trial, search(trial.problem, trial.options, simulated=False)
+        except PlanError as error:
+            return trial, error
+
+
+def measured(found: Iterable[Found], measure: Measure) -> Iterator[Outcome]:
+    """Measure the plans of trials, and yield their outcomes in order.
+
+    While plans are measured the next ones are searched, if that is faster; an outcome then waits
+    for a search at most.
+    """
+    if not measure.runs_beside:
+        yield from (_begun(*each, measure, in_turn)() for each in found)
+        return
+    waiting: deque[Callable[[], Outcome]] = deque()
+    with side_threads() as start:
+        for each in found:
+            waiting.append(_begun(*each, measure, start))
+            if len(waiting) > most_at_once():
+                yield waiting.popleft()()
+        while waiting:
+            yield waiting.popleft()()
+
+
+def _begun(
+    trial: Trial, searched: Union[Searched, PlanError], measure: Measure, start: Start
+) -> Callable[[], Outcome]:
+    if isinstance(searched, PlanError):
+        outcome = Outcome(trial, trial.problem, None, str(searched))
+        return lambda: outcome
+    return measure.begin(trial, searched, start)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
+from typing import Callable, Optional
 
 from tofu.errors import InternalError
 from tofu.planner.frontier import Point, frontier
+from tofu.planner.side_threads import Start
 from tofu.planner.sweep import Measure
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.torch.planning import Planning, own_options, planned_as
@@ -34,8 +35,8 @@ def frontier_of(
     """
     options, parts = planning.options, planning.options.parts
 
-    def count(_: Problem, plan: Plan) -> Plan:
-        return with_memory(planned_as(planning, plan)).details
+    def count(problem: Problem, plan: Plan, *, start: Start) -> Callable[[], Plan]:
+        return lambda: with_memory(planned_as(planning, plan)).details
 
     def step_seconds(_: Problem, plan: Plan) -> float:
         if plan.predicted is None:

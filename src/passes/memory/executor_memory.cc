@@ -19,10 +19,12 @@ constexpr int64_t kPlannedElementBytes = 4;
 
 class Planner {
  public:
-  Planner(const BoundGraph& bound, const MemoryTable& table,
-          const ExecutorMemoryOptions& options, int match_range)
+  // elements: [entry], how many its tensor has.
+  Planner(const BoundGraph& bound, const std::vector<int64_t>& elements,
+          const MemoryTable& table, const ExecutorMemoryOptions& options, int match_range)
       : bound_(bound),
         graph_(bound.graph),
+        elements_(elements),
         table_(table),
         match_range_(match_range),
         free_(static_cast<size_t>(options.num_workers)),
@@ -85,7 +87,7 @@ class Planner {
     return std::count(rule.ignored_inputs.begin(), rule.ignored_inputs.end(), input) > 0;
   }
 
-  int64_t Elements(int entry) const { return NumElements(graph_.shapes[entry]); }
+  int64_t Elements(int entry) const { return elements_[entry]; }
   int64_t Bytes(int entry) const {
     return Elements(entry) * DtypeBytes(graph_.dtypes[entry]);
   }
@@ -212,6 +214,7 @@ class Planner {
 
   const BoundGraph& bound_;
   const Graph& graph_;
+  const std::vector<int64_t>& elements_;
   const MemoryTable& table_;
   const int match_range_;
   std::vector<int64_t> readers_;  // [entry]
@@ -260,13 +263,16 @@ void CheckMemoryTable(const MemoryTable& table, const Graph& graph) {
 
 ExecutorMemory PlanExecutorMemory(const BoundGraph& bound, const MemoryTable& table,
                                   const ExecutorMemoryOptions& options) {
+  std::vector<int64_t> elements;
+  elements.reserve(bound.graph.shapes.size());
+  for (const Shape& shape : bound.graph.shapes) elements.push_back(NumElements(shape));
   int range = options.search_match_range ? 1 : options.match_range;
-  ExecutorMemory best = Planner(bound, table, options, range).Run();
+  ExecutorMemory best = Planner(bound, elements, table, options, range).Run();
   while (options.search_match_range && (range *= 2) <= options.match_range) {
-    ExecutorMemory memory = Planner(bound, table, options, range).Run();
+    ExecutorMemory memory = Planner(bound, elements, table, options, range).Run();
     if (memory.planned_bytes < best.planned_bytes) best = std::move(memory);
   }
-  Planner(bound, table, options, best.match_range).Trace(&best);
+  Planner(bound, elements, table, options, best.match_range).Trace(&best);
   return best;
 }
 

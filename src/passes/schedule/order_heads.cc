@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/head_roles.h"
@@ -21,9 +22,9 @@ constexpr int64_t kLeastSaved = 8;  // an eighth
 // are not `in_place`.
 class AliveBytes {
  public:
-  AliveBytes(const Graph& graph, const std::vector<int>& node_workers, int workers,
+  AliveBytes(Graph graph, const std::vector<int>& node_workers, int workers,
              const std::set<std::string>& saved, const std::vector<bool>& in_place)
-      : bound_(OrderAsBound(graph, node_workers)),
+      : bound_(OrderAsBound(std::move(graph), node_workers)),
         graph_(bound_.graph),
         saved_(saved),
         is_in_place_(static_cast<size_t>(graph_.num_entries()), false),
@@ -129,12 +130,13 @@ void OrderHeads(bool joint, Phases* phases) {
   }
   const std::vector<int> workers = NodeWorkers(backward.graph, phases->workers);
   Graph outline = OutlineOf(backward.graph);
-  const auto peak = [&](const std::vector<bool>& without) {
-    return AliveBytes(outline, workers, phases->workers, saved, without).Peak();
+  const auto peak = [&](Graph graph, const std::vector<bool>& without) {
+    return AliveBytes(std::move(graph), workers, phases->workers, saved, without).Peak();
   };
-  const int64_t before = peak(in_place);
+  const int64_t before = peak(outline, in_place);
   outline.heads = in_order(heads);
-  if (before - peak(in_order(in_place)) < before / kLeastSaved) return;
+  const int64_t after = peak(std::move(outline), in_order(in_place));
+  if (before - after < before / kLeastSaved) return;
   backward.graph.heads = in_order(heads);
   for (PartitionedHead& head : backward.heads) {
     for (HeadTile& tile : head.tiles) tile.head = numbers[tile.head];

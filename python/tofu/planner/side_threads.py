@@ -1,0 +1,55 @@
+"""Runs C++ computations beside the main thread, which goes on with the next ones.
+
+    with side_threads() as start:
+        wait = start(lambda: _core.partition(plan))
+        ...
+        partitioned = wait()
+
+Only C++ that releases Python's lock runs faster so. MXNet must not be called there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, Protocol, TypeVar
+
+from tofu import _core
+
+__all__ = ["Start", "in_turn", "most_at_once", "side_threads"]
+
+T = TypeVar("T")
+_MOST = 4  # each computation holds a graph of all workers
+
+
+class Start(Protocol):
+    """Starts a computation; returns what waits for its result."""
+
+    def __call__(self, run: Callable[[], T]) -> Callable[[], T]:
+        """Start `run`, or keep it for later."""
+
+
+def in_turn(run: Callable[[], T]) -> Callable[[], T]:
+    """Start nothing: the computation runs when its result is wanted."""
+    return run
+
+
+def most_at_once() -> int:
+    """How many computations run at once: one for each core that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(cores, _MOST)
+
+
+@contextlib.contextmanager
+def side_threads() -> Iterator[Start]:
+    """Threads to the end of the context; what they still compute then ends at once."""
+    threads = _core.SideThreads()
+    pool = ThreadPoolExecutor(most_at_once(), "tofu-side", initializer=threads.join)
+    try:
+        yield lambda run: pool.submit(run).result
+    finally:
+        threads.end()
+        pool.shutdown(cancel_futures=True)
