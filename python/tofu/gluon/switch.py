@@ -104,6 +104,7 @@ def enable(
         new.state.lookers = old.state.lookers  # they look in for longer than a session
     disable()
     error_list.reserve()
+    error_list.take_turns()
     messages.set_level(new.log_level)
     _set_environment(new.state)
     _patch_mxnet(new.state)
