@@ -1,6 +1,8 @@
-"""tofu: partitions the training graphs of MXNet Gluon scripts over several workers.
+"""tofu: partitions the training of PyTorch modules and MXNet Gluon scripts over several workers.
 
-Scripts need no tofu code: ``MXNET_GRAPH_PASS=tofu TOFU_WORKERS=4 python train.py``.
+PyTorch: ``tofu.torch.parallelize(model, (2, 4), inputs)`` under torchrun (``import tofu.torch``).
+
+MXNet's scripts need no tofu code: ``MXNET_GRAPH_PASS=tofu TOFU_WORKERS=4 python train.py``.
 In a notebook::
 
     import tofu

@@ -23,6 +23,8 @@ _SIZES = {
     "uint32": 4,
     "uint64": 8,
     "bfloat16": 2,
+    "complex64": 8,  # MXNet has no complex numbers
+    "complex128": 16,
 }
 NAMES = tuple(_SIZES)  # the position is MXNet's type flag
 

@@ -11,8 +11,9 @@ namespace tofu {
 namespace {
 
 constexpr std::array<const char*, 4> kCombineNames = {"sum", "max", "min", "prod"};
-// By MXNet's type flag.
-constexpr std::array<int, 13> kElementBytes = {4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2};
+// By MXNet's type flag; the last two are PyTorch's complex numbers.
+constexpr std::array<int, 15> kElementBytes = {4, 8, 2, 1, 4, 1, 8, 1,
+                                               2, 2, 4, 8, 2, 8, 16};
 constexpr int kMaxCount = 1 << 20;
 
 std::string Numbers(const Extents& values) {
@@ -160,7 +161,7 @@ void CheckPiece(const MultiFetchSpec& spec, const TilePiece& piece) {
 
 int64_t ElementBytes(int dtype) {
   if (dtype < 0 || dtype >= static_cast<int>(kElementBytes.size())) {
-    Fail("dtype=" + std::to_string(dtype), "a type flag of MXNet, 0 to 12");
+    Fail("dtype=" + std::to_string(dtype), "a type flag, 0 to 14");
   }
   return kElementBytes[dtype];
 }

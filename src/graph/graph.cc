@@ -14,14 +14,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Larger tensors are rejected, so byte counts over thousands of workers cannot
-// overflow (2^34 elements x 8 bytes x 2^14 workers = 2^51).
+// overflow (2^34 elements x 16 bytes x 2^14 workers = 2^52).
 constexpr int64_t kMaxElements = int64_t{1} << 34;
 // The "mxnet_version" that a loader of this JSON expects: 1.9.1.
 constexpr int kFormatVersion = 10901;
 
 // Sizes by type flag: float32, float64, float16, uint8, int32, int8,
-// int64, bool, int16, uint16, uint32, uint64, bfloat16.
-constexpr int64_t kDtypeBytes[] = {4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2};
+// int64, bool, int16, uint16, uint32, uint64, bfloat16; of PyTorch alone: complex64,
+// complex128.
+constexpr int64_t kDtypeBytes[] = {4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2, 8, 16};
 constexpr int kNumDtypes = sizeof(kDtypeBytes) / sizeof(kDtypeBytes[0]);
 
 // [node, output] or [node, output, version].

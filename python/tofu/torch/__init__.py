@@ -11,8 +11,11 @@ from __future__ import annotations
 from tofu.torch.module_trace import trace
 from tofu.torch.parallelize import parallelize, program_of
 from tofu.torch.planning import plan
+from tofu.torch.private_names import check_version
 from tofu.torch.ranks import whole_batch
 from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.traced import Traced
 
 __all__ = ["TorchPlan", "Traced", "parallelize", "plan", "program_of", "trace", "whole_batch"]
+
+check_version()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tofu.lang import parse_attribute
-from tofu.torch.traced import Entry, Operator
+from tofu.torch.traced import Blank, Entry, Operator
 
 __all__ = ["arguments_of", "filled", "function_of", "is_random"]
 
@@ -48,7 +48,9 @@ def arguments_of(
         if isinstance(value, Entry):
             return _Input(next(numbers))
         if isinstance(value, list):
-            return [numbered(each) for each in value]
+            return [numbered(each) for each in value if not _adds_nothing(operator, each)]
+        if isinstance(value, Blank):
+            return value.made(device)
         return device if isinstance(value, torch.device) else value
 
     positional: list[Any] = []
@@ -66,6 +68,11 @@ def arguments_of(
         else:
             positional.append(value)
     return tuple(positional), named
+
+
+def _adds_nothing(operator: Operator, value: Any) -> bool:
+    """Whether a concatenation has no need of a part; its other sizes are those of a whole."""
+    return isinstance(value, Blank) and operator.target == torch.ops.aten.cat.default
 
 
 def filled(value: Any, values: Sequence[Any]) -> Any:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 import torch
-from torch._decomp import get_decompositions
+
+from tofu.torch.private_names import get_decompositions
 
 __all__ = ["table"]
 

@@ -10,23 +10,22 @@ import contextlib
 import copy
 import dataclasses
 import linecache
+import operator as operator_module
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
-from torch._functorch._aot_autograd import descriptors
-from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils import _pytree as pytree
 
 from tofu.errors import GraphError
 from tofu.torch.decompositions import table
+from tofu.torch.private_names import FakeTensorMode, aot_export_joint, descriptors, pytree
 from tofu.torch.repeats import with_checkpoints
-from tofu.torch.traced import Entry, Operator, Traced, Variable
+from tofu.torch.traced import Blank, Entry, Operator, Traced, Variable
 from tofu.torch.traced_checkpoints import CHECKPOINT, marked_checkpoints
-from tofu.torch.traced_forward import OwnOutputs, without_other_randomness
+from tofu.torch.traced_forward import OwnOutputs, ReturnsObjectError, without_other_randomness
 
 __all__ = ["trace", "without_data"]
 
@@ -51,7 +50,28 @@ def trace(
     Raises:
         GraphError: the module cannot be traced; the message names the line in its code.
     """
+    named = dict(kwargs or {})
+    try:
+        return _trace(model, tuple(args), named, device, gradients)
+    except ReturnsObjectError as error:
+        if not getattr(getattr(model, "config", None), "use_cache", False) or "use_cache" in named:
+            raise
+        traced = _trace(model, tuple(args), {**named, "use_cache": False}, device, gradients)
+        warnings.warn(
+            f"{error.module}: planned with use_cache=False, as forward returns a cache otherwise; "
+            "say use_cache=False in the call or the configuration",
+            stacklevel=2,
+        )
+        return traced
 
+
+def _trace(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    device: str,
+    gradients: bool,
+) -> Traced:
     def like(tensor: Any) -> Any:
         return _like(tensor, device).requires_grad_(gradients and tensor.requires_grad)
 
@@ -64,18 +84,17 @@ def trace(
             hooks.clear()  # they run around the planned call
         own = OwnOutputs(fake)
         fake.forward = own
-        inputs = pytree.tree_map_only(torch.Tensor, like, tuple(args))
-        named = pytree.tree_map_only(torch.Tensor, like, dict(kwargs or {}))
+        inputs, named = pytree.tree_map_only(torch.Tensor, like, (args, kwargs))
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.enable_grad() if gradients else torch.no_grad())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(_exporting())
+        # mkldnn's LSTM keeps for its backward pass what a trace does not see.
+        stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
         stack.enter_context(marked_checkpoints())
         stack.enter_context(without_other_randomness(type(model).__name__))
         try:
-            joint = aot_export_joint_with_descriptors(
-                stack, fake, inputs, named, decompositions=table()
-            )
+            joint = aot_export_joint(stack, fake, inputs, named, decompositions=table())
         except GraphError:
             raise
         except Exception as error:  # torch and the module's code may raise anything
@@ -105,6 +124,10 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
             memo[id(forward)] = None
             distributed.append((name, forward.own_forward))
     copied = copy.deepcopy(model, memo)
+    for module in copied.modules():
+        module._compiled_call_impl = None  # of module.compile(): torch traces no compiled module
+        if getattr(module, "sparse", None) is True:
+            module.sparse = False  # gradients of embeddings are dense, with the same values
     for name, forward in distributed:
         del copied.get_submodule(name).forward
         if forward is not None:
@@ -156,11 +179,11 @@ class _Reader:
         self._graph = joint.graph_module
         self._module = module
         self._out_spec = joint.out_spec
-        self._same: dict[Any, Entry] = {}  # node of an identity or getitem -> its tensor
+        self._same: dict[Any, Union[Entry, Blank]] = {}  # also of identities and getitems
         self._first: dict[str, str] = {}
         self._variables: list[Variable] = []
         self._operators: list[Operator] = []
-        self._by_name: dict[str, Operator] = {}
+        self._places: dict[str, int] = {}  # of operators
         self._names = {name for name, _ in module.named_parameters(remove_duplicate=False)}
         self._names |= {name for name, _ in module.named_buffers(remove_duplicate=False)}
 
@@ -210,12 +233,20 @@ class _Reader:
         ):
             number = desc.output.idx
             name, kind = self._free_name(f"tangent{number}"), "tangent"
+        elif isinstance(desc, descriptors.TangentAOTInput) and isinstance(
+            desc.output, descriptors.InputMutationAOTOutput
+        ):
+            self._changed(desc.output.mutated_input)  # raises: no buffer has a gradient
+            return
         else:
             raise GraphError(
                 f"{type(self._module).__name__}: {desc} is not supported; expected outputs that "
                 "do not share memory with inputs, and inputs that forward does not change"
             )
         self._same[node] = Entry(name)
+        if value.numel() == 0:
+            self._same[node] = Blank(tuple(value.shape), value.dtype)
+            return
         self._variables.append(Variable(name, kind, number, value))
 
     def _constant(self, node: Any) -> None:
@@ -230,9 +261,15 @@ class _Reader:
         if node.target in _IDENTITIES:
             self._same[node] = self._same[node.args[0]]
             return
-        if getattr(node.target, "__name__", "") == "getitem":
+        value, is_item = node.meta.get("val"), node.target is operator_module.getitem
+        if isinstance(value, torch.Tensor) and value.numel() == 0:
+            self._same[node] = Blank(tuple(value.shape), value.dtype)
+            if is_item and node.users:
+                self._add_blank(*node.args)
+            return
+        if is_item:
             source, number = node.args
-            operator = self._by_name[self._same[source].node]
+            operator = self._operators[self._places[self._entry(source).node]]
             self._same[node] = Entry(operator.name, operator.positions.index(number))
             return
         if not isinstance(node.target, torch._ops.OpOverload):
@@ -243,13 +280,16 @@ class _Reader:
         self._operator(node)
 
     def _operator(self, node: Any) -> None:
+        self._check_layout(node)
         arguments: dict[str, Any] = {}
         inputs: list[tuple[str, Entry]] = []
         for argument, value in _bound(node):
             arguments[argument] = self._replaced(argument, value, inputs)
         value = node.meta["val"]
         values = list(value) if isinstance(value, (tuple, list)) else [value]
-        positions = [k for k, each in enumerate(values) if isinstance(each, torch.Tensor)]
+        positions = [
+            k for k, each in enumerate(values) if isinstance(each, torch.Tensor) and each.numel()
+        ]
         name = self._free_name(node.name)
         self._same[node] = Entry(name)
         operator = Operator(
@@ -262,14 +302,16 @@ class _Reader:
             node.meta.get("seq_nr", -1),
             node.meta.get(CHECKPOINT),
         )
+        self._places[name] = len(self._operators)
         self._operators.append(operator)
-        self._by_name[name] = operator
 
     def _replaced(self, name: str, value: Any, inputs: list[tuple[str, Entry]]) -> Any:
         """Replaces nodes in an argument by entries, and appends those to `inputs` in order."""
         if isinstance(value, torch.fx.Node):
-            inputs.append((name, self._same[value]))
-            return self._same[value]
+            tensor = self._same[value]
+            if isinstance(tensor, Entry):
+                inputs.append((name, tensor))
+            return tensor
         if isinstance(value, (tuple, list)):
             return [
                 self._replaced(f"{_listed(name, each)}.{k}", each, inputs)
@@ -285,11 +327,12 @@ class _Reader:
         tangents = {v.number for v in self._variables if v.kind == "tangent"}
         plain = {v.number: v.name for v in self._variables if v.kind == "input"}
         for value, desc in zip(output.args[0], output.meta["desc"]):
-            entry = self._same[value] if isinstance(value, torch.fx.Node) else None
+            same = self._same[value] if isinstance(value, torch.fx.Node) else value
+            entry = same if isinstance(same, Entry) else None
             if isinstance(desc, descriptors.PlainAOTOutput):
                 by_index[desc.idx] = entry
                 if entry is None:
-                    constants[desc.idx] = value
+                    constants[desc.idx] = same
             elif isinstance(desc, descriptors.InputMutationAOTOutput) and entry is not None:
                 mutations[self._changed(desc.mutated_input)] = entry
             elif isinstance(desc, descriptors.GradAOTOutput) and entry is not None:
@@ -310,6 +353,28 @@ class _Reader:
             tuple(sorted(tangents)),
         )
 
+    def _add_blank(self, node: Any, position: int) -> None:
+        """Note that others read an operator's output, so it must have no elements in runs, too."""
+        place = self._places[self._entry(node).node]
+        known = self._operators[place]
+        noted = dataclasses.replace(known, blanks=(*known.blanks, position))
+        self._operators[place] = noted
+
+    def _check_layout(self, node: Any) -> None:
+        """Raise GraphError for an operator on sparse tensors."""
+        for tensor in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(tensor, torch.Tensor) and tensor.layout != torch.strided:
+                raise GraphError(
+                    f"{type(self._module).__name__}: {node.target} makes a sparse tensor; expected "
+                    "dense ones: leave out sparse=True, whose gradients have the same values"
+                )
+
+    def _entry(self, node: Any) -> Entry:
+        """The tensor of a node that has elements."""
+        entry = self._same[node]
+        assert isinstance(entry, Entry)
+        return entry
+
     def _sum(self, name: str, one: Optional[Entry], other: Entry) -> Entry:
         """A gradient, or the sum of two if the module knows a parameter by two names."""
         if one is None:
@@ -329,7 +394,8 @@ class _Reader:
         what = f"input {desc.idx}" if plain else getattr(desc, "target", desc)
         raise GraphError(
             f"{type(self._module).__name__}: forward changes {what} in place; expected changes of "
-            "buffers only: add to a copy, as in x = x + 1"
+            "buffers only: add to a copy, as in x = x + 1, and change parameters (as max_norm of "
+            "an embedding does) outside of forward, under torch.no_grad()"
         )
 
     def _needed(self, heads: Sequence[Optional[Entry]]) -> tuple[Operator, ...]:

@@ -19,10 +19,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
-from torch.utils import _pytree as pytree
 
 from tofu.config import RECOMPUTES
-from tofu.errors import ConfigError, PlanError
+from tofu.errors import ConfigError, GraphError, PlanError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.torch.autograd_step import Call, step
@@ -38,11 +37,13 @@ from tofu.torch.module_state import (
 from tofu.torch.module_trace import trace
 from tofu.torch.placements import WHOLE, of_dtensor, tiles_of, to_dtensor
 from tofu.torch.planning import check_mesh, plan_traced, wish_of
+from tofu.torch.private_names import pytree
 from tofu.torch.rank_program import Program
 from tofu.torch.ranks import agreed, alike, check_same_call, distribute
 from tofu.torch.start_values import Initialise
 from tofu.torch.torch_plan import TorchPlan, read_plan
-from tofu.torch.traced import Entry, Traced
+from tofu.torch.traced import Blank, Entry, Traced
+from tofu.torch.whole_calls import WholeCalls, are_whole, holds_objects, say_once
 
 __all__ = ["parallelize", "program_of"]
 
@@ -92,6 +93,11 @@ def parallelize(
         MemoryLimitError: no plan was found that fits in the memory.
         PlanError: the plan is for another module or other inputs.
     """
+    if hasattr(model, "_orig_mod"):
+        raise ConfigError(
+            f"{_HERE}: the module is compiled by torch.compile; give the module itself, with "
+            "compiled=True, or compile what parallelize returns"
+        )
     devices, wish = _mesh(mesh), wish_of(_HERE, options, memory, recompute)
     runner = _Runner(model, devices, wish, compiled)
     runner.prepare(tuple(args), dict(kwargs or {}), plan, init)
@@ -106,7 +112,7 @@ def program_of(model: torch.nn.Module) -> Program:
     """The program of a distributed module's first kind of call, with its plan and exchanges."""
     runner = model.forward
     assert isinstance(runner, _Runner)
-    return next(iter(runner.programs.values()))
+    return next(program for program in runner.programs.values() if program is not None)
 
 
 def _mesh(mesh: Union[DeviceMesh, Sequence[int]]) -> DeviceMesh:
@@ -132,7 +138,8 @@ class _Runner:
 
     Attributes:
         own_forward: the forward that it replaces, if that is the instance's own; else None.
-        programs: a program for each kind of call, the last used ones last.
+        programs: a program for each kind of call, the last used ones last; None if every rank
+            runs such calls whole.
     """
 
     def __init__(
@@ -150,7 +157,9 @@ class _Runner:
         self._mesh = mesh
         self._wish = wish
         self._state = ModuleState(model)
-        self.programs: dict[Any, Program] = {}
+        self._whole = WholeCalls(model)
+        self._said: set[str] = set()
+        self.programs: dict[Any, Optional[Program]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Runner:
         """The forward of a copy of the module, which has the same programs."""
@@ -161,6 +170,7 @@ class _Runner:
         copied._model = copy.deepcopy(self._model, memo)
         copied._state = ModuleState(copied._model)
         copied._state.ignored.update(self._state.ignored)
+        copied._whole = WholeCalls(copied._model)
         copied.programs = {}
         return copied
 
@@ -184,9 +194,15 @@ class _Runner:
         distribute(self._model, self._mesh, placed, init)
         self.programs[self._kind(args, kwargs)] = program
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run a call distributed."""
+        if are_whole():
+            return self._own(*args, **kwargs)
         program, seed = self._program(args, kwargs)
+        if program is None:
+            return self._whole.run(self._own, self._state.tensors, args, kwargs)
+        self._whole.drop()
         flat = pytree.tree_leaves((args, kwargs))
         traced = program.plan.traced
         whole = not any(isinstance(each, DTensor) for each in flat)
@@ -212,7 +228,15 @@ class _Runner:
                 results[k] = (
                     next(outputs) if whole else self._dtensor(next(outputs), entry, program)
                 )
+            elif isinstance(results[k], Blank):
+                results[k] = results[k].made(self._mesh.device_type)
         return pytree.tree_unflatten(results, traced.out_spec)
+
+    def _own(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the forward that this one replaces."""
+        if self.own_forward is not None:
+            return self.own_forward(*args, **kwargs)
+        return type(self._model).forward(self._model, *args, **kwargs)
 
     def _change_attributes(self, traced: Traced) -> None:
         """Set and count attributes as forward does."""
@@ -230,21 +254,45 @@ class _Runner:
 
     # --- Programs -----------------------------------------------------------------------
 
-    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, int]:
+    def _program(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Optional[Program], int]:
         """The program of a call that all ranks make, and the seed of its random numbers."""
+        if not torch.is_grad_enabled() and holds_objects(args, kwargs):
+            self._state.number()
+            self._check_call("whole", args, kwargs, 0)
+            self._say("an argument is an object, such as a cache")
+            return None, 0
         kind = self._kind(args, kwargs)
         program = self.programs.get(kind)
         drawn = _draw() if program is not None and program.is_random else 0
         seed = self._check_call(kind, args, kwargs, drawn)
-        if program is None:
-            program = self._planned(args, kwargs, None)
-            seed = agreed(_draw) if program.is_random else 0
+        if kind not in self.programs:
+            program = self._planned_or_whole(args, kwargs)
+            seed = agreed(_draw) if program is not None and program.is_random else 0
             kind = self._kind(args, kwargs)  # attributes that forward counts up do not matter now
         self.programs.pop(kind, None)
         self.programs[kind] = program  # as the last used one
         if len(self.programs) > _MOST_PROGRAMS:
             del self.programs[next(iter(self.programs))]
         return program, seed
+
+    def _planned_or_whole(self, args: Any, kwargs: Any) -> Optional[Program]:
+        """The program of a new kind of call; None if it cannot be traced, and has no gradients."""
+        try:
+            return self._planned(args, kwargs, None)
+        except GraphError as error:
+            if torch.is_grad_enabled():
+                raise
+            self._say(str(error))
+            return None
+
+    def _say(self, reason: str) -> None:
+        say_once(
+            self._said,
+            f"{self._name}: every rank runs this kind of call whole, in plain torch, on all "
+            f"parameters ({reason})",
+        )
 
     def _kind(self, args: Any, kwargs: Any) -> Any:
         """A key for everything a trace depends on besides the module's code."""

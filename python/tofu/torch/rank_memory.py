@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tofu.plans import Plan
 from tofu.plans.peak import Held, Peak
 from tofu.torch.exchange import FILL, Exchange, Message, Piece, Tiles, Transfers
 from tofu.torch.module_graph import OPTIMIZERS
+from tofu.torch.private_names import TorchDispatchMode
 from tofu.torch.rank_program import Call, Fetch, Program
 from tofu.torch.torch_plan import MOST_DIVIDED, TorchPlan
 from tofu.torch.traced import Variable

@@ -15,6 +15,7 @@ from typing import Any, Optional, Union
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
+from tofu.errors import GraphError
 from tofu.torch.batches import Task, batched, reordered
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.compiling import Segment, with_segments
@@ -41,6 +42,7 @@ class Call:
         positional, named: arguments; a tensor is its number among `reads`, see `filled`.
         makes: the tiles that something reads, and their positions in the results.
         drops: tiles that no later step reads.
+        blanks: the positions of results that must have no elements.
         seed: for random operators, a text that differs between ranks' parts; else None.
     """
 
@@ -51,6 +53,7 @@ class Call:
     named: Mapping[str, Any]
     makes: tuple[tuple[Tile, int], ...]
     drops: tuple[Tile, ...] = ()
+    blanks: tuple[int, ...] = ()
     seed: Optional[str] = None
 
 
@@ -242,6 +245,12 @@ class Program:
         else:
             with _seeded(f"{self._seed}/{call.seed}"):
                 result = call.function(*positional, **named)
+        for position in call.blanks:
+            if result[position].numel():
+                raise GraphError(
+                    f"{call.name}: {call.function} returned elements as result {position}, which "
+                    "had none when it was traced; run this part of the module outside of it"
+                )
         for tile, position in call.makes:
             tiles[tile] = result[position] if isinstance(result, (tuple, list)) else result
 
@@ -340,7 +349,7 @@ class Program:
         seed = f"{operator.name}/{self._part_of(operator)}" if is_random(operator) else None
         return Call(
             operator.name, function_of(operator), instance.inputs, positional, named, makes,
-            seed=seed,
+            blanks=operator.blanks, seed=seed,
         )  # fmt: skip
 
     def _part_of(self, operator: Operator) -> str:
@@ -376,7 +385,12 @@ class Program:
 
 def _is_compiled(step: Step) -> bool:
     """Whether torch.compile compiles a step: seeds of random operators depend on the rank."""
-    return isinstance(step, Call) and step.seed is None and hasattr(step.function, "_schema")
+    return (
+        isinstance(step, Call)
+        and step.seed is None
+        and not step.blanks
+        and hasattr(step.function, "_schema")
+    )
 
 
 def _read_first(steps: Sequence[Planned], heads: set[Tile]) -> set[Tile]:

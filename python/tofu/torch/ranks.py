@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
-from torch.utils import _pytree as pytree
 
 from tofu.errors import ConnectionLostError, PlanError, TofuError
+from tofu.torch.private_names import pytree
 from tofu.torch.start_values import Initialise, initial_values
 
 __all__ = ["agreed", "alike", "check_same_call", "connected", "distribute", "whole_batch"]

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tofu.errors import ConfigError
+from tofu.torch.private_names import TorchDispatchMode, pytree
 
 __all__ = ["Initialise", "initial_values"]
 

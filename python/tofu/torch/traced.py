@@ -7,9 +7,11 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Optional
 
+import torch
+
 from tofu.torch.module_state import Place
 
-__all__ = ["Entry", "Operator", "Traced", "Variable"]
+__all__ = ["Blank", "Entry", "Operator", "Traced", "Variable"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +25,23 @@ class Entry:
 
     node: str
     index: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Blank:
+    """A tensor without elements, which no rank needs to hold or receive.
+
+    Attributes:
+        shape: its shape.
+        dtype: its type.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def made(self, device: str) -> Any:
+        """Make the tensor."""
+        return torch.empty(self.shape, dtype=self.dtype, device=device)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +75,9 @@ class Operator:
         inputs: the tensors in the schema's order, with their names ("indices.1" in a list,
             "masks.1" if it is a mask).
         outputs: tensors of the outputs' shapes and types, without outputs that are None.
-        positions: the position of each output in the operator's results.
+        positions: the position of each output in the operator's results; those without elements
+            are no outputs.
+        blanks: the positions of those without elements that others read.
         sequence: a number that a forward operator shares with its backward operators, or -1.
         checkpoint: the number of the checkpoint that it is part of, or None.
         repeats: the operator of the forward pass that it runs again; "": none.
@@ -71,6 +92,7 @@ class Operator:
     sequence: int = -1
     checkpoint: Optional[int] = None
     repeats: str = ""
+    blanks: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +106,7 @@ class Traced:
         gradients: name of a parameter or input -> its gradient.
         mutations: name of a buffer -> its new value.
         out_spec: how the module nests its outputs.
-        constants: position -> output that is not a tensor.
+        constants: position -> output that is not a tensor, or has no elements.
         differentiable: the positions of outputs that have gradients.
         attributes: attribute of a module -> the value that forward sets it to.
         counts: attribute of a module -> what forward adds to it.

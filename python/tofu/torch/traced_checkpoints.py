@@ -13,7 +13,8 @@ from typing import Any, Callable
 
 import torch
 import torch.utils.checkpoint as checkpoints
-from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+from tofu.torch.private_names import get_proxy_mode
 
 __all__ = ["CHECKPOINT", "marked_checkpoints"]
 

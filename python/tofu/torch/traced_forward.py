@@ -8,15 +8,28 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from tofu.errors import GraphError
 from tofu.torch.module_state import Place, plain_attributes, set_attributes
+from tofu.torch.private_names import pytree
 
-__all__ = ["OwnOutputs", "without_other_randomness"]
+__all__ = ["OwnOutputs", "ReturnsObjectError", "without_other_randomness"]
 
 
 _RETURNED = (torch.Tensor, bool, int, float, complex, str, bytes, type(None))
+
+
+class ReturnsObjectError(GraphError):
+    """Forward returns an object that is no tensor.
+
+    Args:
+        module: the module's name.
+        text: the message.
+    """
+
+    def __init__(self, module: str, text: str) -> None:
+        super().__init__(text)
+        self.module = module
 
 
 class OwnOutputs:
@@ -53,11 +66,12 @@ class OwnOutputs:
 
         for each in pytree.tree_leaves(outputs):
             if not isinstance(each, _RETURNED):
-                raise GraphError(
+                raise ReturnsObjectError(
+                    type(module).__name__,
                     f"{type(module).__name__}: forward returns a {type(each).__name__}; expected "
                     "tensors, numbers and texts, in lists, tuples and dicts. Models of Hugging "
                     "Face return a cache unless their configuration or the call says "
-                    "use_cache=False"
+                    "use_cache=False",
                 )
 
         def own(value: Any) -> Any:

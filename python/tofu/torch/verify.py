@@ -21,6 +21,7 @@ from tofu.boxes import Box
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.module_graph import attributes_of, operator_name
 from tofu.torch.module_trace import trace
+from tofu.torch.private_names import pytree
 from tofu.torch.traced import Entry, Operator, Traced
 
 __all__ = ["Report", "verify_module"]
@@ -78,7 +79,7 @@ def _calls(
 ) -> Iterator[tuple[Operator, list[Any]]]:
     """Run the joint graph whole; yields every call with the values of its inputs."""
     known: dict[Entry, Any] = {}
-    flat = torch.utils._pytree.tree_leaves((tuple(args), {}))
+    flat = pytree.tree_leaves((tuple(args), {}))
     torch.manual_seed(0)
     for variable in traced.variables:
         if variable.kind in ("parameter", "buffer"):

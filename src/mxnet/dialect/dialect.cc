@@ -19,9 +19,10 @@ constexpr int kBool = 7;
 constexpr int kBfloat16 = 12;
 
 // By type flag.
-constexpr std::array<const char*, 13> kDtypeNames = {
-    "float32", "float64", "float16", "uint8",  "int32",  "int8",    "int64",
-    "bool",    "int16",   "uint16",  "uint32", "uint64", "bfloat16"};
+constexpr std::array<const char*, 15> kDtypeNames = {
+    "float32", "float64", "float16",  "uint8",     "int32",
+    "int8",    "int64",   "bool",     "int16",     "uint16",
+    "uint32",  "uint64",  "bfloat16", "complex64", "complex128"};
 
 Node Operator(const char* op, std::map<std::string, std::string> attrs) {
   Node node;

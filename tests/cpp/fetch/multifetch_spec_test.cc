@@ -31,8 +31,8 @@ TEST(MultiFetchSpec, IsReadAsItWasWritten) {
 
 TEST(MultiFetchSpec, SaysWhatIsWrong) {
   ExpectText(ErrorOf("shape=2"), "expected dtype=...");
-  ExpectText(ErrorOf("dtype=13 shape=1 remote=0 sources=1; pieces=0@0>0:1"),
-             "found dtype=13, expected a type flag of MXNet, 0 to 12");
+  ExpectText(ErrorOf("dtype=15 shape=1 remote=0 sources=1; pieces=0@0>0:1"),
+             "found dtype=15, expected a type flag, 0 to 14");
   ExpectText(ErrorOf("dtype=0 shape=x remote=0 sources= pieces="),
              "found \"x\", expected a number that is not negative");
   ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=1; pieces=0>0:1"),

@@ -1,0 +1,80 @@
+"""All private names of torch that this package uses, and the versions of torch that have them.
+
+When a new torch lacks one, or changes it, this file says what tofu needs it for; nothing else in
+this package imports a private name. ``_ATTRIBUTES`` are those of torch's objects.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import torch
+
+__all__ = [
+    "KNOWN", "FakeTensorMode", "TorchDispatchMode", "aot_export_joint",
+    "check_version", "descriptors", "get_decompositions", "get_proxy_mode", "pytree",
+]  # fmt: skip
+
+# The oldest and the latest version on which this package's tests pass (pyproject.toml says the
+# same). Later ones: torch 2.15 runs no autograd in processes that were forked after a trace, as the
+# tests' ranks are; ranks that torchrun starts are not.
+KNOWN = ((2, 9), (2, 13))
+
+try:
+    # The joint graph of forward and backward, with the descriptors of its inputs and outputs, which
+    # name parameters. Without it: torch.export's joint graph, by the positions of its signature.
+    from torch._decomp import get_decompositions
+    from torch._functorch._aot_autograd import descriptors
+    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors as aot_export_joint
+
+    # Tensors without data. Without it: the device meta, which forgets the device of a tensor.
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    # The trace that is being made, to mark what a checkpoint runs.
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+    # Nested arguments as a list: torch.utils.pytree from torch 2.14 on.
+    from torch.utils import _pytree as pytree
+
+    # Sees every operator that runs.
+    from torch.utils._python_dispatch import TorchDispatchMode
+except ImportError as error:
+    raise ImportError(
+        f"tofu.torch needs a name that torch {torch.__version__} does not have ({error}); install "
+        f"torch {KNOWN[0][0]}.{KNOWN[0][1]} to {KNOWN[1][0]}.{KNOWN[1][1]}"
+    ) from error
+
+# Private attributes of torch's objects -> what for, and what would serve without.
+_ATTRIBUTES: Mapping[str, str] = {
+    "_backward_hooks": "hooks that a trace would run once; nothing public lists them",
+    "_backward_pre_hooks": "as _backward_hooks",
+    "_init_weights": "Hugging Face's initialiser; post_init, which runs it on all parameters",
+    "_buffers": "to put tensors in their places; setattr and register_buffer, for each kind",
+    "_compiled_call_impl": "module.compile()'s result, which cannot be traced; nothing public",
+    "_forward_hooks": "as _backward_hooks",
+    "_forward_pre_hooks": "as _backward_hooks",
+    "_checkpoint_without_reentrant_generator": "runs checkpoints; the tag of torch.compile's graph",
+    "_is_compiling_flag": "modules skip checks that depend on data; torch.export sets it, too",
+    "_is_exporting_flag": "as _is_compiling_flag",
+    "_is_view": "outputs that share memory; tensor._base",
+    "_ops": "the class of operators; type(torch.ops.aten.mm.default)",
+    "_orig_mod": "tells torch.compile's modules; their class's name",
+    "_parameters": "as _buffers",
+    "_schema": "names of an operator's arguments; torch.library's text of it",
+    "_version": "tells a tensor that was written to; nothing public",
+    "_cdata": "the identity of memory; untyped_storage().data_ptr(), which fake tensors lack",
+}
+
+
+def check_version() -> None:
+    """Warn if torch is older or newer than the versions that are known to work."""
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    oldest, latest = KNOWN
+    if not oldest <= version <= latest:
+        known = " to ".join(".".join(map(str, each)) for each in KNOWN)
+        warnings.warn(
+            f"tofu.torch is known to work with torch {known}, but this is {torch.__version__}: "
+            "compare a step with plain torch's before you rely on it",
+            stacklevel=3,
+        )
