@@ -27,7 +27,7 @@ from .processes import cluster
 from .session import async_errors, backward_calls, messages, session
 from .session.session import Session
 from .session.state import State
-from .training import checkpoints, delivery, parameter, trainer, views
+from .training import checkpoints, delivery, parameter, trainer, trainer_states, views
 
 __all__ = ["disable", "enable", "look_back"]
 
@@ -120,7 +120,7 @@ def disable() -> None:
     state = ended.state
     state.calls.closed = True
     for one in list(state.trainers):
-        trainer.merge_states(one)
+        trainer_states.merge_states(one)
     for one in list(state.tiled):
         parameter.untile(one)
     state.blocks.clear()
@@ -189,8 +189,8 @@ def _patch_mxnet(state: State) -> None:
         (gluon.Trainer, "_init_params", trainer.init_params),
         (gluon.Trainer, "_allreduce_grads", trainer.allreduce_grads),
         (gluon.Trainer, "_update", trainer.update),
-        (gluon.Trainer, "save_states", trainer.save_states),
-        (gluon.Trainer, "load_states", trainer.load_states),
+        (gluon.Trainer, "save_states", trainer_states.save_states),
+        (gluon.Trainer, "load_states", trainer_states.load_states),
         (gluon.ParameterDict, "zero_grad", parameter.zero_grad),
         (gluon.ParameterDict, "save", checkpoints.once),
         (gluon.Block, "save_parameters", checkpoints.once),

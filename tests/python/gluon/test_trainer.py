@@ -324,7 +324,7 @@ def sparse_weight(between=None, hybrid=True, optimizer="sgd"):
     return losses, rows, weights(net.dense)
 
 
-@pytest.mark.filterwarnings("ignore:.*is not hybridized")
+@pytest.mark.filterwarnings("ignore:.*to have the rest partitioned")
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_sparse_weights_beside_tiled_ones(two, hybrid, optimizer):
@@ -332,7 +332,7 @@ def test_sparse_weights_beside_tiled_ones(two, hybrid, optimizer):
     assert_same(found, plainly(sparse_weight, hybrid=hybrid, optimizer=optimizer))
 
 
-@pytest.mark.filterwarnings("ignore:.*is not hybridized")
+@pytest.mark.filterwarnings("ignore:.*to have the rest partitioned")
 @pytest.mark.filterwarnings("ignore:.*unclosed file")  # MXNet's kvstore leaves it open
 @pytest.mark.filterwarnings("ignore:Exception ignored in")
 def test_states_of_sparse_and_tiled_weights(two, tmp_path):
@@ -347,13 +347,13 @@ def test_states_of_sparse_and_tiled_weights(two, tmp_path):
     assert_same(plainly(sparse_weight, lambda trainer: trainer.load_states(path)), expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*is not hybridized")
+@pytest.mark.filterwarnings("ignore:.*to have the rest partitioned")
 def test_disabling_with_sparse_weights(two):
     expected = plainly(sparse_weight)
     assert_same(sparse_weight(lambda _: tofu.gluon.disable()), expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*is not hybridized")
+@pytest.mark.filterwarnings("ignore:.*to have the rest partitioned")
 def test_a_kvstore_from_before_is_refused(fake):
     def switch_on(_trainer):
         tofu.gluon.enable(workers=2, device="cpu", log="quiet")

@@ -5,13 +5,11 @@ is smaller than the worker's tile is then copied to the workers that share the t
 that are not tiled are updated as before, in the same step. Of the optimizers that do not update
 element by element, LAMB, LARS and LBSGD share norms (tofu.gluon.training.norm_updates); others get
 whole weights and gradients.
-State files are those of plain MXNet: whole states, gathered.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
@@ -21,56 +19,34 @@ from typing import Any, Callable, Optional
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
-from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError
 from tofu.gluon.session import block_report, messages
 from tofu.gluon.session.arrays import classic
 from tofu.gluon.session.marks import marks_of, set_marks
-from tofu.gluon.session.session import active, describe_contexts
+from tofu.gluon.session.session import active
 
-from . import checkpoints, distributed, views
+from . import distributed, views
 from .grouped_updates import Job, Tile, calls_for
-from .norm_updates import Rule, Spread, rule_for
-from .optimizer_probe import updates_elementwise
+from .norm_updates import Spread
 from .optimizer_states import make_states
 from .parameter import is_tiled, shape_of
 from .tile_state import TileState
+from .trainer_states import (
+    Updaters,
+    in_kvstore,
+    split_states,
+    updaters_for,
+    whole_updater,
+)
 
 __all__ = [
     "allreduce_grads",
     "init",
     "init_kvstore",
     "init_params",
-    "load_states",
-    "merge_states",
-    "save_states",
     "update",
 ]
-
-
-@dataclasses.dataclass(eq=False)
-class _Updaters:
-    """The workers' updaters of one Trainer, stored as its attribute ``_tofu``.
-
-    Attributes:
-        optimizer: the optimizer that the other attributes belong to.
-        elementwise: whether it may update tiles.
-        rule: how tiles are updated if not element by element, or None.
-        updaters: one per worker, for parts of tiled parameters.
-        split: the parameters whose optimizer states are in `updaters`: index -> TileState.
-            The Trainer's own updater has all other states.
-    """
-
-    optimizer: Any
-    elementwise: bool
-    rule: Optional[Rule]
-    updaters: list[Any]
-    split: dict[int, Any] = dataclasses.field(default_factory=dict)
-
-    def __reduce__(self) -> Any:
-        # A copy of a parameter copies its Trainer, too; the copy has no updaters here.
-        return type(None), ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +124,7 @@ def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
             return
         if self._contains_sparse_weight:
             original(self)
-            self._params_to_init = [p for p in self._params_to_init if _in_kvstore(p)]
+            self._params_to_init = [p for p in self._params_to_init if in_kvstore(p)]
             self._tofu_past_kvstore = True
             session.state.trainers.add(self)
             return
@@ -195,7 +171,7 @@ def allreduce_grads(original: Callable[..., None]) -> Callable[..., None]:
             original(self)
             return
         for index, parameter in enumerate(self._params):
-            if parameter.grad_req != "null" and _in_kvstore(parameter):
+            if parameter.grad_req != "null" and in_kvstore(parameter):
                 self._kvstore.push(index, parameter.list_grad(), priority=-index)
 
     return _allreduce_grads
@@ -224,12 +200,12 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
         if _overflows(self):
             return
         _wait_for_python(self)
-        own = _updaters(self, tiled._tofu)
+        own = updaters_for(self, tiled._tofu)
         divided: list[_Divided] = []
         whole: list[Job] = []
         gathered: list[tuple[Any, Any]] = []
         for index, parameter in enumerate(self._params):
-            if parameter.grad_req == "null" or _in_kvstore(parameter):
+            if parameter.grad_req == "null" or in_kvstore(parameter):
                 continue
             if not _is_fresh(parameter, ignore_stale_grad):
                 continue
@@ -241,7 +217,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
                 divided.append(_divided(index, parameter))
             else:
                 gathered.append((index, parameter))
-        _split_states(self, own, [each.index for each in divided])
+        split_states(self, own, [each.index for each in divided])
         parts_without_states = (
             (each.index, each.parameter, each.weights())
             for each in divided
@@ -251,7 +227,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
         if own.rule is None:
             _update_elementwise(own, divided)
         if whole:
-            _updater(self)(*zip(*whole))
+            whole_updater(self)(*zip(*whole))
         if own.rule is not None:
             _update_spread(own, divided)
         _update_gathered(self, gathered)
@@ -278,127 +254,15 @@ def _share_of_tiles(trainer: Any) -> Fraction:
     return Fraction(sum(sizes[p] for p in sizes if is_tiled(p)), sum(sizes.values()))
 
 
-def save_states(original: Callable[..., None]) -> Callable[..., None]:
-    """Wrap Trainer.save_states: write the file that plain MXNet would write."""
-
-    def _save_states(self: Any, fname: str) -> None:
-        if _without_keys(self, "save_states") and checkpoints.is_left_out(fname):
-            return
-        own = _updaters_of(self)
-        if own is None or not own.split:
-            with checkpoints.replacing(fname) as partial:
-                original(self, partial)
-            return
-        optimizer = copy.copy(self._optimizer)
-        device = self._contexts[0].device_id
-        counts = dict(_counts(optimizer, device))
-        counts.update(_counts(optimizer, own.updaters[0].tofu_device))
-        optimizer._all_index_update_counts = {device: counts}
-        optimizer._index_update_count = counts
-        updater = mx.optimizer.get_updater(optimizer)
-        updater.states = _whole_states(self, own)
-        with checkpoints.replacing(fname) as partial, open(partial, "wb") as file:
-            file.write(updater.get_states(dump_optimizer=True))
-
-    return _save_states
-
-
-def load_states(original: Callable[..., None]) -> Callable[..., None]:
-    """Wrap Trainer.load_states: load whole states; the next update splits them again."""
-
-    def _load_states(self: Any, fname: str) -> None:
-        _without_keys(self, "load_states")
-        self._tofu_on_file = True
-        try:
-            original(self, fname)
-        finally:
-            del self._tofu_on_file
-        vars(self).pop("_tofu", None)
-
-    return _load_states
-
-
-def merge_states(trainer: Any) -> None:
-    """Give a Trainer's own updater all optimizer states back, whole."""
-    distributed.forget(trainer)
-    if vars(trainer).pop("_tofu_past_kvstore", False):
-        trainer._params_to_init += [p for p in trainer._params if not _in_kvstore(p)]
-    own: Optional[_Updaters] = vars(trainer).pop("_tofu", None)
-    if own is None or not own.split:
-        return
-    updater = _updater(trainer)
-    updater.states = _whole_states(trainer, own)
-    updater.states_synced = dict.fromkeys(updater.states, True)
-    counts = _counts(trainer._optimizer, own.updaters[0].tofu_device)
-    trainer._optimizer._all_index_update_counts = {trainer._contexts[0].device_id: counts}
-
-
-def _without_keys(trainer: Any, what: str) -> bool:
-    """Whether a Trainer is distributed, with its optimizer states in this process.
-
-    Raises:
-        ConfigError: they are on the servers.
-    """
-    if active() is None or not distributed.is_distributed(trainer):
-        return False
-    if not trainer._kv_initialized:
-        trainer._init_kvstore()
-    if trainer._update_on_kvstore:
-        raise ConfigError(
-            f"gluon.Trainer.{what}: the optimizer runs on the parameter servers, and MXNet cannot "
-            "get its states from there; expected a Trainer with update_on_kvstore=False"
-        )
-    return True
-
-
-def _updaters_of(trainer: Any) -> Optional[_Updaters]:
-    updaters: Optional[_Updaters] = getattr(trainer, "_tofu", None)
-    return updaters
-
-
-def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
-    """Return a Trainer's updaters; make them if its optimizer has none yet."""
-    known, optimizer = _updaters_of(trainer), trainer._optimizer
-    if known is not None and known.optimizer is optimizer:
-        return known
-    contexts = tile_state.contexts
-    elementwise = updates_elementwise(optimizer, contexts[0])
-    rule = None if elementwise else rule_for(optimizer)
-    if not elementwise and rule is None:
-        messages.warn(
-            f"{type(optimizer).__name__} does not update every element by itself: each step "
-            f"gathers whole weights and gradients from {describe_contexts(contexts)} on "
-            f"{trainer._contexts[0]} and updates them there; SGD or Adam would update the tiles"
-        )
-    updaters = [mx.optimizer.get_updater(optimizer) for _ in contexts]
-    for updater, context in zip(updaters, contexts):
-        updater.tofu_device = context.device_id
-    made = trainer._tofu = _Updaters(optimizer, elementwise, rule, updaters)
-    tile_state.state.trainers.add(trainer)
-    return made
-
-
-def _in_kvstore(parameter: Any) -> bool:
-    """Whether a Trainer under tofu leaves a parameter's update to the kvstore."""
-    return bool(parameter._stype != "default")
-
-
-def _updater(trainer: Any) -> Any:
-    """The Trainer's own updater, with the optimizer states of parameters that are not tiled."""
-    if trainer._kvstore and trainer._update_on_kvstore:
-        return trainer._kvstore._updater
-    return trainer._updaters[0]
-
-
 def _update_whole(trainer: Any, ignore_stale_grad: bool) -> None:
     """Update the parameters that the kvstore does not update; none of them is tiled."""
     if _overflows(trainer):
         return
     for index, parameter in enumerate(trainer._params):
-        if parameter.grad_req == "null" or _in_kvstore(parameter):
+        if parameter.grad_req == "null" or in_kvstore(parameter):
             continue
         if _is_fresh(parameter, ignore_stale_grad):
-            _updater(trainer)(index, parameter._grad[0], parameter._data[0])
+            whole_updater(trainer)(index, parameter._grad[0], parameter._data[0])
 
 
 def _wait_for_python(trainer: Any) -> None:
@@ -456,7 +320,7 @@ def _parts(some: Sequence[_Divided]) -> Iterator[list[tuple[list[Any], list[Any]
             each.spread(weights)
 
 
-def _update_elementwise(own: _Updaters, divided: Sequence[_Divided]) -> None:
+def _update_elementwise(own: Updaters, divided: Sequence[_Divided]) -> None:
     """Update each worker's parts."""
     tiles = [each.tile() for each in divided]
     devices = [updater.tofu_device for updater in own.updaters]
@@ -471,7 +335,7 @@ def _update_elementwise(own: _Updaters, divided: Sequence[_Divided]) -> None:
                 update(updater, jobs)
 
 
-def _update_spread(own: _Updaters, divided: Sequence[_Divided]) -> None:
+def _update_spread(own: Updaters, divided: Sequence[_Divided]) -> None:
     """Update tiles by a rule, as many weights at a time as the optimizer takes in one call."""
     optimizer = own.optimizer
     at_once = max(1, optimizer.aggregate_num)
@@ -489,7 +353,7 @@ def _update_spread(own: _Updaters, divided: Sequence[_Divided]) -> None:
             own.rule(optimizer, spread, count)
 
 
-def _spread_of(own: _Updaters, each: _Divided, gradients: list[Any], weights: list[Any]) -> Spread:
+def _spread_of(own: Updaters, each: _Divided, gradients: list[Any], weights: list[Any]) -> Spread:
     """The parts of a tiled parameter with its optimizer states."""
     states = [updater.states[each.index] for updater in own.updaters]
     return Spread(each.index, weights, gradients, states, each.layout.boxes)
@@ -507,68 +371,9 @@ def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
                 tiles, layout = tile_state.gradients.in_place()
                 gradient = tile_state.gather(tiles, where, layout=layout)
                 jobs.append((index, gradient, tile_state.gather(parameter._data, where)))
-            _updater(trainer)(*zip(*jobs))
+            whole_updater(trainer)(*zip(*jobs))
             for (_, parameter), (_, _, weight) in zip(some, jobs):
                 parameter._tofu.scatter(weight, out=parameter._data)
-
-
-def _split_states(trainer: Any, own: _Updaters, indices: Sequence[int]) -> None:
-    """Move the existing optimizer states of these parameters to the workers."""
-    plain, optimizer = _updater(trainer), trainer._optimizer
-    counts = _counts(optimizer, trainer._contexts[0].device_id)
-    for index in indices:
-        if index in own.split:
-            continue
-        tile_state = trainer._params[index]._tofu
-        own.split[index] = tile_state
-        for updater in own.updaters:
-            if index in counts:
-                _counts(optimizer, updater.tofu_device).setdefault(index, counts[index])
-        if index not in plain.states:
-            continue
-        whole = plain.states.pop(index)
-        plain.states_synced.pop(index, None)
-        for updater, part in zip(own.updaters, _scatter(whole, tile_state)):
-            updater.states[index] = part
-            updater.states_synced[index] = True
-
-
-def _whole_states(trainer: Any, own: _Updaters) -> dict[int, Any]:
-    states = dict(_updater(trainer).states)
-    where = trainer._contexts[0]
-    for index, tile_state in own.split.items():
-        if index in own.updaters[0].states:
-            parts = [updater.states[index] for updater in own.updaters]
-            states[index] = _gather(parts, tile_state, where)
-    return dict(sorted(states.items()))
-
-
-def _scatter(whole: Any, tile_state: Any) -> list[Any]:
-    """Each worker's part of an optimizer state: an array, None, or a nested structure of them."""
-    if isinstance(whole, NDArray) and whole.shape == tuple(tile_state.layout.shape):
-        with autograd.pause():
-            parts: list[Any] = tile_state.scatter(whole, layout=tile_state.update_layout)
-        return parts
-    if isinstance(whole, (tuple, list)):
-        columns = [_scatter(item, tile_state) for item in whole]
-        workers = range(len(tile_state.contexts))
-        return [type(whole)(column[worker] for column in columns) for worker in workers]
-    return [copy.deepcopy(whole) for _ in tile_state.contexts]
-
-
-def _gather(parts: Sequence[Any], tile_state: Any, context: Any) -> Any:
-    first = parts[0]
-    if isinstance(first, NDArray):
-        return tile_state.gather(parts, context, layout=tile_state.update_layout)
-    if isinstance(first, (tuple, list)):
-        return type(first)(_gather(column, tile_state, context) for column in zip(*parts))
-    return first
-
-
-def _counts(optimizer: Any, device: int) -> dict[int, int]:
-    """How often the optimizer has updated each parameter on a device."""
-    counts: dict[int, int] = optimizer._all_index_update_counts.setdefault(device, {})
-    return counts
 
 
 class _Flag:
