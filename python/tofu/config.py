@@ -511,7 +511,7 @@ def _parse_pins_variable(text: str) -> tuple[Pin, ...]:
 def _parse_describe(text: str) -> tuple[Path, ...]:
     paths = tuple(Path(part) for part in text.split(os.pathsep) if part)
     for path in paths:
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ConfigError(
                 f"TOFU_DESCRIBE={text!r}: {path} is not a file; expected Python files with "
                 f"descriptions, separated by {os.pathsep!r}"

@@ -17,7 +17,16 @@ __all__ = [
 
 
 class TofuError(Exception):
-    """Base of all errors that tofu raises on purpose."""
+    """Base of all errors that tofu raises on purpose.
+
+    A text is one line that every terminal and encoding can show, whatever the names and values
+    in it contain.
+    """
+
+    def __str__(self) -> str:
+        return "".join(
+            each if each.isprintable() else repr(each)[1:-1] for each in super().__str__()
+        )
 
 
 class ConfigError(TofuError, ValueError):
@@ -29,7 +38,10 @@ class MemoryLimitError(ConfigError):
 
 
 class TdlError(TofuError):
-    """An operator description is not valid TDL."""
+    """An operator description is not valid TDL. Its text shows the lines of code in question."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
 
 
 class InconclusiveError(TofuError):

@@ -35,7 +35,7 @@ def calibrate(output: str, smoke: bool) -> None:
     Takes a few minutes. Workers have one thread each, as with OMP_NUM_THREADS=1.
     """
     path = Path(output)
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise ConfigError(f"--output {output}: found no folder {path.parent}, expected one")
     os.environ["OMP_NUM_THREADS"] = "1"  # before MXNet is loaded
     check_mxnet("tofu calibrate", load=True)

@@ -25,8 +25,9 @@ Bad input ends with one line on standard error and exit status 2, Ctrl-C with st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Optional
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, Optional
 
 import click
 
@@ -44,7 +45,7 @@ from tofu.cli.show import diff, show
 from tofu.cli.simulate import simulate
 from tofu.cli.trace import trace
 from tofu.config import Config
-from tofu.errors import InternalError, TofuError
+from tofu.errors import ConfigError, InternalError, TofuError
 from tofu.installation import DISTRIBUTION
 from tofu.plans import progress
 from tofu.uncaught import BAD_INPUT, INTERRUPTED
@@ -52,12 +53,40 @@ from tofu.uncaught import BAD_INPUT, INTERRUPTED
 __all__ = ["main"]
 
 
+class _Misused(click.ClickException):
+    """A misused option in one line, as all errors are, with the command that explains it."""
+
+    exit_code = BAD_INPUT
+
+    def __init__(self, error: click.UsageError) -> None:
+        command = "tofu" if error.ctx is None else error.ctx.command_path
+        super().__init__(f"{error.format_message().rstrip('.')}; see {command} --help")
+
+    def show(self, file: Optional[IO[Any]] = None) -> None:
+        """Print it as TofuErrors are."""
+        click.echo(f"tofu: {ConfigError(self.message)}", file=file, err=True)
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later
+            raise
+        raise _Misused(error) from None
+
+
 class _Commands(click.Group):
     """A group that Ctrl-C ends quietly, as a shell expects, whatever its command was doing."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with _one_line():
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with file_cache.record_finds() as kinds:
+            with _one_line(), file_cache.record_finds() as kinds:
                 result = super().invoke(ctx)
             if "plan" in kinds:
                 _tell_kept(ctx.invoked_subcommand)

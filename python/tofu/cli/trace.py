@@ -200,5 +200,5 @@ def _check_output(path: Path, script: str) -> None:
     """Raise ConfigError for a file that must not be written over."""
     if path.suffix == ".py" or path.resolve() == Path(script).resolve():
         raise ConfigError(f"--output {path}: expected a .json file, not a script")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise ConfigError(f"--output {path}: there is no folder {path.parent}")

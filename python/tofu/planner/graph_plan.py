@@ -271,7 +271,7 @@ def _problem(
         return from_model(model, batch_size=batch_size, optimizer=request.optimizer, config=config)
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ConfigError(f"{_WHO}: {path}: no such file, and no model's name")
         return from_symbol(dataclasses.replace(request, path=path), config=config)
     if isinstance(model, mx.sym.Symbol):

@@ -32,6 +32,7 @@ _ADVICE = "save it again with tofu plan --save"
 # What json.loads raises for a text that is not JSON, or nests too deep.
 _NOT_JSON = (ValueError, RecursionError)
 _DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+_LONGEST_NAME = 240  # in bytes; what is written first has a few more
 _MODE = 0o666  # of a new file, less the umask
 
 
@@ -167,7 +168,7 @@ def read(path: Path) -> PlanFile:
 
 def check_target(path: Path) -> None:
     """Raise ConfigError for a file that `save` would refuse, before anything is searched."""
-    if path.exists():
+    if os.path.exists(path):
         try:
             read(path)
         except ConfigError as error:
@@ -177,8 +178,10 @@ def check_target(path: Path) -> None:
                 f"({reason}); choose another name"
             ) from None
     elif not os.access(path.parent, os.W_OK):
-        what = "permission denied" if path.parent.is_dir() else "no such folder"
+        what = "permission denied" if os.path.isdir(path.parent) else "no such folder"
         raise ConfigError(f"--save {path}: cannot be written ({what}); choose another file")
+    elif len(os.fsencode(path.name)) > _LONGEST_NAME:
+        raise ConfigError(f"--save {path}: cannot be written (File name too long); choose another")
 
 
 def save(

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from tofu import _core
@@ -53,7 +54,7 @@ def _path(text: str) -> Path:
     path = Path(text)
     if text in shipped_machines():
         path = _FOLDER / f"{text}.json"
-    elif not path.is_file():
+    elif not os.path.isfile(path):
         raise ConfigError(
             f"--machine {text}: found no such file or machine, expected a file that tofu "
             f"calibrate wrote, or one of {', '.join(shipped_machines())}"
