@@ -10,7 +10,7 @@ environment=${TORCH_VENV:-$build/torch/env} site=$build/torch/site
 # The tests' ranks are forked after a trace, and torch 2.15 runs no autograd in such processes.
 # 2.13 is the latest version that was seen to.
 torch='torch>=2.9,<2.14'
-needs=("$torch" numpy click jinja2 rich pytest pytest-timeout pytest-xdist 'transformers>=4.57')
+needs=("$torch" numpy click jinja2 rich pytest pytest-timeout pytest-xdist 'transformers>=4.57' accelerate)
 
 skip() {
   echo "make test-torch: $1; the tests of PyTorch's front end were not run" >&2

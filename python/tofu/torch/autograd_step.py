@@ -28,6 +28,7 @@ class Call:
         boxes: the boxes that ranks hold of each of them.
         whole: whether to return whole outputs instead of tiles.
         seed: seed of the call's random numbers.
+        floats: the floats among the call's arguments, by position.
         module: the module's name, for errors.
     """
 
@@ -37,6 +38,7 @@ class Call:
     boxes: tuple[Boxes, ...]
     whole: bool
     seed: int
+    floats: Mapping[int, float]
     module: str
 
     def boxes_of_output(self, entry: Entry) -> Boxes:
@@ -68,7 +70,7 @@ class _Step(torch.autograd.Function):
             for name, tile in zip(call.names, moved)
         }
         with _no_autocast(program):
-            saved, made, changed = program.forward(inputs, call.seed)
+            saved, made, changed = program.forward(inputs, call.seed, call.floats)
         held = dict(zip(call.names, call.boxes))
         moves = [(value, program.boxes(name), held[name]) for name, value in changed.items()]
         for name, value in zip(changed, program.moved(moves)):
@@ -126,7 +128,7 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
     saved = dict(zip(ctx.saved, ctx.saved_tensors))
     ctx.maybe_clear_saved_tensors()  # keeps them if the user retains the graph
     with _no_autocast(program):
-        gradients = program.backward(saved, tangents, call.seed)
+        gradients = program.backward(saved, tangents, call.seed, call.floats)
     heads = program.graph.gradients
     wanted = [
         (k, name, boxes)

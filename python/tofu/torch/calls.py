@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tofu.lang import parse_attribute
-from tofu.torch.traced import Blank, Entry, Operator
+from tofu.torch.traced import Blank, Entry, Operator, Scalar
 
 __all__ = ["arguments_of", "filled", "function_of", "is_random"]
 
@@ -75,10 +75,15 @@ def _adds_nothing(operator: Operator, value: Any) -> bool:
     return isinstance(value, Blank) and operator.target == torch.ops.aten.cat.default
 
 
-def filled(value: Any, values: Sequence[Any]) -> Any:
-    """Replaces the inputs in an argument by their values."""
+_NO_FLOATS: Mapping[int, float] = {}
+
+
+def filled(value: Any, values: Sequence[Any], floats: Mapping[int, float] = _NO_FLOATS) -> Any:
+    """Replaces the inputs and scalars in an argument by their values."""
     if isinstance(value, _Input):
         return values[value.number]
     if isinstance(value, list):
-        return [filled(each, values) for each in value]
+        return [filled(each, values, floats) for each in value]
+    if isinstance(value, Scalar):
+        return value.value(floats)
     return value

@@ -21,9 +21,10 @@ import torch
 
 from tofu.errors import GraphError
 from tofu.torch.decompositions import table
+from tofu.torch.float_inputs import floats_by_name, hint_of
 from tofu.torch.private_names import FakeTensorMode, aot_export_joint, descriptors, pytree
 from tofu.torch.repeats import with_checkpoints
-from tofu.torch.traced import Blank, Entry, Operator, Traced, Variable
+from tofu.torch.traced import Blank, Entry, Operator, Scalar, Traced, Variable
 from tofu.torch.traced_checkpoints import CHECKPOINT, marked_checkpoints
 from tofu.torch.traced_forward import OwnOutputs, ReturnsObjectError, without_other_randomness
 
@@ -37,6 +38,7 @@ def trace(
     *,
     device: str = "cpu",
     gradients: bool = True,
+    any_floats: bool = False,
 ) -> Traced:
     """Trace a module's forward and backward pass.
 
@@ -46,11 +48,17 @@ def trace(
         kwargs: example inputs by name.
         device: the type of the devices that will run the module. Some operators depend on it.
         gradients: whether to trace a backward pass.
+        any_floats: whether the trace is to hold for any values of the floats among the inputs.
 
     Raises:
-        GraphError: the module cannot be traced; the message names the line in its code.
+        GraphError: the module cannot be traced; the message names the line in its code. Or what
+            it does depends on the values of floats, with any_floats.
     """
     named = dict(kwargs or {})
+    if any_floats:
+        with floats_by_name((tuple(args), named), type(model).__name__) as floats:
+            traced = _trace(model, *floats.given, device, gradients, floats.mode)
+        return dataclasses.replace(traced, hints=floats.hints)
     try:
         return _trace(model, tuple(args), named, device, gradients)
     except ReturnsObjectError as error:
@@ -71,11 +79,12 @@ def _trace(
     kwargs: dict[str, Any],
     device: str,
     gradients: bool,
+    mode: Any = None,
 ) -> Traced:
     def like(tensor: Any) -> Any:
         return _like(tensor, device).requires_grad_(gradients and tensor.requires_grad)
 
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
     with torch.inference_mode(False), mode:
         fake = without_data(model, device)
         for parameter in fake.parameters():
@@ -89,8 +98,7 @@ def _trace(
         stack.enter_context(torch.enable_grad() if gradients else torch.no_grad())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(_exporting())
-        # mkldnn's LSTM keeps for its backward pass what a trace does not see.
-        stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+        stack.enter_context(_without_mkldnn())
         stack.enter_context(marked_checkpoints())
         stack.enter_context(without_other_randomness(type(model).__name__))
         try:
@@ -133,6 +141,21 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
         if forward is not None:
             copied.get_submodule(name).forward = copy.deepcopy(forward, memo)
     return copied
+
+
+@contextlib.contextmanager
+def _without_mkldnn() -> Iterator[None]:
+    """Disable mkldnn, whose LSTM keeps for its backward pass what a trace does not see."""
+    with warnings.catch_warnings():  # of switches that are set to what they were
+        warnings.simplefilter("ignore")
+        flags = torch.backends.mkldnn.flags(enabled=False)
+        flags.__enter__()
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            flags.__exit__(None, None, None)
 
 
 @contextlib.contextmanager
@@ -179,7 +202,7 @@ class _Reader:
         self._graph = joint.graph_module
         self._module = module
         self._out_spec = joint.out_spec
-        self._same: dict[Any, Union[Entry, Blank]] = {}  # also of identities and getitems
+        self._same: dict[Any, Union[Entry, Blank, Scalar]] = {}  # also of identities and getitems
         self._first: dict[str, str] = {}
         self._variables: list[Variable] = []
         self._operators: list[Operator] = []
@@ -217,6 +240,8 @@ class _Reader:
 
     def _placeholder(self, node: Any) -> None:
         desc, value = node.meta["desc"], node.meta.get("val")
+        if isinstance(value, torch.SymFloat):
+            self._same[node] = Scalar(desc.idx, None, (), hint_of(value))
         if not isinstance(value, torch.Tensor):
             return
         number = -1
@@ -271,6 +296,10 @@ class _Reader:
             source, number = node.args
             operator = self._operators[self._places[self._entry(source).node]]
             self._same[node] = Entry(operator.name, operator.positions.index(number))
+            return
+        if isinstance(value, torch.SymFloat):
+            arguments = tuple(self._replaced("", each, []) for each in node.args)
+            self._same[node] = Scalar(-1, node.target, arguments, hint_of(value))
             return
         if not isinstance(node.target, torch._ops.OpOverload):
             raise GraphError(

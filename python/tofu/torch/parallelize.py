@@ -25,6 +25,7 @@ from tofu.errors import ConfigError, GraphError, PlanError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.torch.autograd_step import Call, step
+from tofu.torch.float_inputs import is_float
 from tofu.torch.module_graph import training_graph
 from tofu.torch.module_state import (
     ModuleState,
@@ -42,7 +43,7 @@ from tofu.torch.rank_program import Program
 from tofu.torch.ranks import agreed, alike, check_same_call, distribute
 from tofu.torch.start_values import Initialise
 from tofu.torch.torch_plan import TorchPlan, read_plan
-from tofu.torch.traced import Blank, Entry, Traced
+from tofu.torch.traced import Blank, Entry, Scalar, Traced
 from tofu.torch.whole_calls import WholeCalls, are_whole, holds_objects, say_once
 
 __all__ = ["parallelize", "program_of"]
@@ -159,6 +160,7 @@ class _Runner:
         self._state = ModuleState(model)
         self._whole = WholeCalls(model)
         self._said: set[str] = set()
+        self._by_value: set[Any] = set()  # kinds that depend on the values of floats
         self.programs: dict[Any, Optional[Program]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Runner:
@@ -186,13 +188,14 @@ class _Runner:
         """Plan the first kind of call, and distribute parameters and buffers."""
         self._state.number()
         program = self._planned(args, kwargs, given)
+        assert program is not None
         placed = {
             variable.name: to_dtensor(program.placement(Entry(variable.name)))
             for variable in program.plan.traced.variables
             if variable.kind in ("parameter", "buffer")
         }
         distribute(self._model, self._mesh, placed, init)
-        self.programs[self._kind(args, kwargs)] = program
+        self.programs[self._kind(args, kwargs, program)] = program
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -220,7 +223,9 @@ class _Runner:
         )
         tiles = [x.to_local() if isinstance(x, DTensor) else x for x in tensors]
         names = tuple(v.name for v in given)
-        outputs = iter(step(Call(program, known, names, boxes, whole, seed, self._name), tiles))
+        floats = {k: each for k, each in enumerate(flat) if is_float(each)}
+        call = Call(program, known, names, boxes, whole, seed, floats, self._name)
+        outputs = iter(step(call, tiles))
         self._change_attributes(traced)
         results: list[Any] = [traced.constants.get(k) for k in range(len(traced.outputs))]
         for k, entry in enumerate(traced.outputs):
@@ -230,6 +235,8 @@ class _Runner:
                 )
             elif isinstance(results[k], Blank):
                 results[k] = results[k].made(self._mesh.device_type)
+            elif isinstance(results[k], Scalar):
+                results[k] = results[k].value(floats)
         return pytree.tree_unflatten(results, traced.out_spec)
 
     def _own(self, *args: Any, **kwargs: Any) -> Any:
@@ -270,7 +277,7 @@ class _Runner:
         if kind not in self.programs:
             program = self._planned_or_whole(args, kwargs)
             seed = agreed(_draw) if program is not None and program.is_random else 0
-            kind = self._kind(args, kwargs)  # attributes that forward counts up do not matter now
+            kind = self._kind(args, kwargs, program)  # without attributes that forward counts up
         self.programs.pop(kind, None)
         self.programs[kind] = program  # as the last used one
         if len(self.programs) > _MOST_PROGRAMS:
@@ -279,6 +286,12 @@ class _Runner:
 
     def _planned_or_whole(self, args: Any, kwargs: Any) -> Optional[Program]:
         """The program of a new kind of call; None if it cannot be traced, and has no gradients."""
+        others, _ = self._described(args, kwargs)
+        if others not in self._by_value and any(kind[0] == others for kind in self.programs):
+            program = self._planned(args, kwargs, None, any_floats=True)
+            if program is not None and not program.graph.fills() & set(program.plan.traced.hints):
+                return program
+            self._by_value.add(others)
         try:
             return self._planned(args, kwargs, None)
         except GraphError as error:
@@ -294,16 +307,33 @@ class _Runner:
             f"parameters ({reason})",
         )
 
-    def _kind(self, args: Any, kwargs: Any) -> Any:
-        """A key for everything a trace depends on besides the module's code."""
+    def _kind(self, args: Any, kwargs: Any, program: Optional[Program] = None) -> Any:
+        """A key for everything a trace depends on besides the module's code.
+
+        Args:
+            args: the arguments.
+            kwargs: those by name.
+            program: the program made for them, if it is new.
+        """
+        others, floats = self._described(args, kwargs)
+        any_floats = (others, None) in self.programs
+        if program is not None:
+            any_floats = bool(program.plan.traced.hints)
+        return others, None if any_floats else floats
+
+    def _described(self, args: Any, kwargs: Any) -> tuple[Any, tuple[str, ...]]:
+        """What a trace depends on, and the floats among the arguments, on which it may not."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         what = tuple(
-            (tuple(x.shape), x.dtype, x.requires_grad) if isinstance(x, torch.Tensor) else repr(x)
+            (tuple(x.shape), x.dtype, x.requires_grad)
+            if isinstance(x, torch.Tensor)
+            else ("" if is_float(x) else repr(x))
             for x in leaves
         )
         device = self._mesh.device_type
         cast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-        return spec, what, cast, torch.is_grad_enabled(), self._state.number()
+        others = spec, what, cast, torch.is_grad_enabled(), self._state.number()
+        return others, tuple(repr(x) for x in leaves if is_float(x))
 
     def _check_call(self, kind: Any, args: Any, kwargs: Any, drawn: int) -> int:
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
@@ -312,16 +342,26 @@ class _Runner:
         what = f"{', '.join(tensors) or 'no tensors'} in {mode}"
         placed = [str(x.placements) for x in given if isinstance(x, DTensor)]
         alike = [x for x in (*given, *self._state.tensors.values()) if not isinstance(x, DTensor)]
-        text = f"{placed}/{kind}/{kind in self.programs}"
+        floats = [x for x in pytree.tree_leaves((args, kwargs)) if is_float(x)]
+        text = f"{placed}/{kind}/{floats}/{kind in self.programs}"
         return check_same_call(what, text, self._name, alike, drawn, self._mesh.device_type)
 
-    def _planned(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> Program:
+    def _planned(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        given: GivenPlan,
+        any_floats: bool = False,
+    ) -> Optional[Program]:
+        """A program; None if it depends on the values of floats, but should serve any."""
         sizes = tuple(self._mesh.mesh.shape)
         traced = alike(
-            lambda: self._traced(args, kwargs),
-            lambda made: training_graph(made).hash,
+            lambda: self._traced(args, kwargs, any_floats),
+            lambda made: "" if made is None else training_graph(made).hash,
             self._name,
         )
+        if traced is None:
+            return None
         if given is None:
             options = dataclasses.replace(self._wish.options, pins=self._pins())
             wish = dataclasses.replace(self._wish, options=options)
@@ -331,14 +371,22 @@ class _Runner:
         plan = read_plan(text, traced, sizes, "the plan" if given is None else _named(given))
         return Program(plan, self._mesh, compiled=self._compiled)
 
-    def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+    def _traced(self, args: Any, kwargs: Any, any_floats: bool) -> Optional[Traced]:
+        """A trace; None if it depends on the values of floats, but should serve any."""
         check_hooks(self._model)
 
         def make() -> Traced:
             device, gradients = self._mesh.device_type, torch.is_grad_enabled()
-            return trace(self._model, args, kwargs, device=device, gradients=gradients)
+            return trace(
+                self._model, args, kwargs, device=device, gradients=gradients, any_floats=any_floats
+            )
 
-        traced = make()
+        try:
+            traced = make()
+        except GraphError:
+            if any_floats:
+                return None
+            raise
         if not traced.attributes:
             return traced
 

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import torch
 
 __all__ = [
-    "KNOWN", "FakeTensorMode", "TorchDispatchMode", "aot_export_joint",
-    "check_version", "descriptors", "get_decompositions", "get_proxy_mode", "pytree",
+    "KNOWN", "ConstantSource", "DimDynamic", "FakeTensorMode", "ShapeEnv", "TorchDispatchMode",
+    "aot_export_joint", "check_version", "descriptors", "get_decompositions", "get_proxy_mode",
+    "pytree",
 ]  # fmt: skip
 
 # The oldest and the latest version on which this package's tests pass (pyproject.toml says the
@@ -25,6 +26,9 @@ try:
     # The joint graph of forward and backward, with the descriptors of its inputs and outputs, which
     # name parameters. Without it: torch.export's joint graph, by the positions of its signature.
     from torch._decomp import get_decompositions
+
+    # Numbers that a trace knows by name, to trace floats once. Without it: a trace for each value.
+    from torch._dynamo.source import ConstantSource
     from torch._functorch._aot_autograd import descriptors
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors as aot_export_joint
 
@@ -33,6 +37,7 @@ try:
 
     # The trace that is being made, to mark what a checkpoint runs.
     from torch.fx.experimental.proxy_tensor import get_proxy_mode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
     # Nested arguments as a list: torch.utils.pytree from torch 2.14 on.
     from torch.utils import _pytree as pytree

@@ -157,6 +157,14 @@ class RankGraph:
         worker = self._workers[number]
         return Region(worker, (number, 0), shape, dtype, tuple(pieces), reduction, terms, fill)
 
+    def fills(self) -> set[float]:
+        """The values that regions and constants are filled with."""
+        fills = {
+            float(n.attrs["value"]) for n in self._nodes if n.op in _FILLS and "value" in n.attrs
+        }
+        numbers = [number for group in self.fetches.values() for number in group.nodes.values()]
+        return fills | {self.region(number).fill for number in numbers}
+
     def regions(self, group: Group) -> list[Region]:
         """The regions of a fetch on all workers, in the workers' order."""
         return [self.region(group.nodes[worker]) for worker in sorted(group.nodes)]

@@ -107,6 +107,7 @@ class Program:
         self._moves = functools.cache(self._moved)
         self._compiled = compiled
         self._seed = 0
+        self._floats: Mapping[int, float] = {}
         self.is_random = any(map(is_random, plan.traced.operators))
         own = self._own
         forward, traced = self._forward_groups(), plan.traced
@@ -168,18 +169,19 @@ class Program:
     # --- Running ------------------------------------------------------------------------
 
     def forward(
-        self, inputs: Mapping[str, Any], seed: int = 0
+        self, inputs: Mapping[str, Any], seed: int = 0, floats: Optional[Mapping[int, float]] = None
     ) -> tuple[Tiles, list[Any], dict[str, Any]]:
         """Run the forward pass on this rank's tiles of parameters, buffers and inputs.
 
         Args:
             inputs: the tiles.
             seed: seed of this call's random numbers, the same on all ranks.
+            floats: the floats among the call's arguments, by position.
 
         Returns the tiles that the backward pass reads, the outputs' tiles, and those of buffers'
         new values.
         """
-        self._seed = seed
+        self._seed, self._floats = seed, floats or {}
         tiles: Tiles = {}
         for variable in self.plan.traced.variables:
             divided = self.graph.variables[variable.name]
@@ -194,7 +196,13 @@ class Program:
         outputs = [self._tile(tiles, each) for each in self.graph.outputs]
         return saved, outputs, {k: self._tile(tiles, v) for k, v in self.graph.mutations.items()}
 
-    def backward(self, saved: Tiles, tangents: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
+    def backward(
+        self,
+        saved: Tiles,
+        tangents: Mapping[str, Any],
+        seed: int = 0,
+        floats: Optional[Mapping[int, float]] = None,
+    ) -> dict[str, Any]:
         """Run the backward pass; returns gradients by the names of what they are of.
 
         Args:
@@ -202,8 +210,9 @@ class Program:
                 its last use.
             tangents: tiles of the outputs' gradients by name.
             seed: the forward pass's.
+            floats: the forward pass's.
         """
-        self._seed = seed
+        self._seed, self._floats = seed, floats or {}
         tiles: Tiles = {}
         while saved:
             tile, value = saved.popitem()
@@ -238,8 +247,9 @@ class Program:
 
     def _run(self, call: Call, tiles: Tiles) -> None:
         values = [tiles[tile] for tile in call.reads]
-        positional = [filled(each, values) for each in call.positional]
-        named = {name: filled(each, values) for name, each in call.named.items()}
+        floats = self._floats
+        positional = [filled(each, values, floats) for each in call.positional]
+        named = {name: filled(each, values, floats) for name, each in call.named.items()}
         if call.seed is None:
             result = call.function(*positional, **named)
         else:

@@ -54,7 +54,8 @@ def alike(compute: Callable[[], Value], identity: Callable[[Value], str], name: 
         identity: maps equal values to equal texts.
         name: the module's name, for errors.
     """
-    value, own_identity = None, ""
+    value: Any = None
+    own_identity = ""
     error: Optional[Exception] = None
     try:
         value = compute()
@@ -74,8 +75,8 @@ def alike(compute: Callable[[], Value], identity: Callable[[Value], str], name: 
             f"{name}: rank {different[0]} has another module or inputs of other shapes than rank "
             "0; give all ranks the same module and inputs of the whole batch"
         )
-    assert value is not None
-    return value
+    result: Value = value
+    return result
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import torch
 
 from tofu.torch.module_state import Place
 
-__all__ = ["Blank", "Entry", "Operator", "Traced", "Variable"]
+__all__ = ["Blank", "Entry", "Operator", "Scalar", "Traced", "Variable"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +42,33 @@ class Blank:
     def made(self, device: str) -> Any:
         """Make the tensor."""
         return torch.empty(self.shape, dtype=self.dtype, device=device)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scalar:
+    """A number that is computed from the floats among a call's arguments.
+
+    Attributes:
+        number: for one of them, its position among all arguments; else -1.
+        function: otherwise, what computes it.
+        arguments: of the function: scalars and numbers.
+        hint: its value in the trace.
+    """
+
+    number: int
+    function: Any
+    arguments: tuple[Any, ...]
+    hint: float
+
+    def __str__(self) -> str:
+        return str(self.hint)
+
+    def value(self, floats: Mapping[int, float]) -> Any:
+        """Compute it from the floats by position."""
+        if self.function is None:
+            return floats[self.number]
+        given = [x.value(floats) if isinstance(x, Scalar) else x for x in self.arguments]
+        return self.function(*given)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +134,7 @@ class Traced:
         mutations: name of a buffer -> its new value.
         out_spec: how the module nests its outputs.
         constants: position -> output that is not a tensor, or has no elements.
+        hints: what stands for the floats among the arguments; empty if they are part of the graph.
         differentiable: the positions of outputs that have gradients.
         attributes: attribute of a module -> the value that forward sets it to.
         counts: attribute of a module -> what forward adds to it.
@@ -120,6 +148,7 @@ class Traced:
     out_spec: Any
     constants: Mapping[int, Any]
     differentiable: tuple[int, ...]
+    hints: tuple[float, ...] = ()
     attributes: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
     counts: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from tofu.torch.private_names import pytree
 __all__ = ["OwnOutputs", "ReturnsObjectError", "without_other_randomness"]
 
 
-_RETURNED = (torch.Tensor, bool, int, float, complex, str, bytes, type(None))
+_RETURNED = (torch.Tensor, torch.SymFloat, bool, int, float, complex, str, bytes, type(None))
 
 
 class ReturnsObjectError(GraphError):
