@@ -246,6 +246,54 @@ def steps(*, smoke: bool) -> Rows:
     )
 
 
+def processes(*, smoke: bool) -> Rows:
+    """Steps of two processes against those of one with the same workers, in turns."""
+    each = 1 if smoke else 2
+    pairs = []
+    for _ in range(1 if smoke else REPEATS):
+        one = _step_seconds("--workers", str(2 * each), smoke=smoke)
+        two = _step_seconds("--processes", "2", "--workers", str(each), smoke=smoke)
+        pairs.append(two / one)
+    work = f"two processes of {each} workers, step against one process of {2 * each}"
+    yield _ratio(work, statistics.median(pairs), 1.3)
+
+
+def _step_seconds(*options: str, smoke: bool) -> float:
+    command = [*TOFU, "run", *options, "--device", "cpu", "--log", "quiet", __file__]
+    command += ["--steps", "3" if smoke else "20"]
+    ran = subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE, text=True)
+    return float(ran.stdout.split()[-1])
+
+
+def take_steps(count: int) -> None:
+    """Print the median seconds of a step, by the clock, over as many processes as there are."""
+    import mxnet as mx
+    from mxnet import autograd, gluon
+
+    store = mx.kv.create("dist_sync") if "DMLC_ROLE" in os.environ else None
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(2048, activation="relu"), gluon.nn.Dense(2048, activation="relu"))
+    net.add(gluon.nn.Dense(10))
+    net.initialize()
+    net.hybridize()
+    trainer = gluon.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.01}, kvstore=store or "device"
+    )
+    parts = store.num_workers if store else 1
+    data = mx.nd.ones((512 // parts, 784))
+    taken = []
+    for _ in range(3 + count):
+        begin = time.perf_counter()
+        with autograd.record():
+            loss = (net(data) ** 2).sum()
+        loss.backward()
+        trainer.step(512)
+        mx.nd.waitall()
+        taken.append(time.perf_counter() - begin)
+    if not store or store.rank == 0:
+        print(statistics.median(taken[3:]))
+
+
 # --- searches -----------------------------------------------------------------------------------
 
 
@@ -303,8 +351,8 @@ def gpus(*, smoke: bool) -> Rows:
 ROWS: dict[str, Callable[..., Rows]] = {
     row.__name__: row
     for row in (
-        estimate, frontier, interrupt, compare, plan, limit, setup, first_step, steps, search,
-        growth, gpus,
+        estimate, frontier, interrupt, compare, plan, limit, setup, first_step, steps, processes,
+        search, growth, gpus,
     )
 }  # fmt: skip
 
@@ -315,9 +363,13 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=tuple(ROWS), default=tuple(ROWS))
     parser.add_argument("--smoke", action="store_true", help="small models")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child is not None:
         print(take_first_step(args.child))
+        return
+    if args.steps is not None:
+        take_steps(args.steps)
         return
     found: list[Goal] = []
     for name in args.rows:
