@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +34,7 @@ from tofu.planner.estimate import (
     estimate,
     extrapolated_batch,
     fewest,
-    largest_batch,
+    largest_batches,
 )
 from tofu.plans import progress
 from tofu.plans.plan import format_bytes
@@ -174,21 +173,20 @@ def _batches(opened: Target, report: Report) -> Iterator[tuple[int, int]]:
     """Yield the largest batch that fits, for each number of workers that is of use."""
     limit = report.limit or 0
     batch = batch_of(opened.problem(report.found[0].workers, None))
-    for each in report.found if batch else ():
-        if each.plan is None or each.reason:
-            continue
-        if not opened.scales:
+    useful = [each for each in report.found if batch and each.plan is not None and not each.reason]
+    if not opened.scales:
+        for each in useful:
             yield each.workers, extrapolated_batch(each, batch, report.optimizer, limit)
-            continue
-        fit = largest_batch(
-            functools.partial(opened.problem, each.workers),
-            each,
-            batch,
-            optimizer=report.optimizer,
-            limit_bytes=limit,
-            exact=report.exact,
-        )
-        yield each.workers, fit.batch
+        return
+    found = largest_batches(
+        opened.problem,
+        useful,
+        batch,
+        optimizer=report.optimizer,
+        limit_bytes=limit,
+        exact=report.exact,
+    )
+    yield from ((workers, fit.batch) for workers, fit in found)
 
 
 # --- printing -----------------------------------------------------------------------------------

@@ -7,15 +7,17 @@ for each in estimates:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Callable, Optional
 
 from tofu.plans import Plan, Problem, SearchOptions
-from tofu.plans.progress import stage
 
-from .sweep import Measure, Outcome, Trial, sweep
+from .side_threads import Start, in_turn, most_at_once, side_threads
+from .sweep import Measure, Outcome, Trial, begun, searched_trial, sweep
 
 __all__ = [
     "KINDS",
@@ -26,7 +28,7 @@ __all__ = [
     "estimate",
     "extrapolated_batch",
     "fewest",
-    "largest_batch",
+    "largest_batches",
 ]
 
 # Tensors of state that an optimizer keeps for a parameter, each as large as the gradient.
@@ -97,9 +99,13 @@ def estimate(
         yield current
 
 
-def _estimated(problem: Problem, exact: bool) -> Estimate:
-    (outcome,) = sweep([_trial(problem)], Measure.of(exact=exact))
-    return _of_outcome(outcome)
+def _begin_estimate(
+    problem: Problem, place: str, *, exact: bool, start: Start
+) -> Callable[[], Estimate]:
+    """Search a plan, begin to measure it, and return what waits for its memory."""
+    trial = dataclasses.replace(_trial(problem), place=place)
+    wait = begun(*searched_trial(trial), Measure.of(exact=exact), start)
+    return lambda: _of_outcome(wait())
 
 
 def _of_outcome(outcome: Outcome) -> Estimate:
@@ -107,8 +113,11 @@ def _of_outcome(outcome: Outcome) -> Estimate:
 
 
 def _trial(problem: Problem, time_limit_s: Optional[float] = None) -> Trial:
-    name = f"{problem.workers} worker{'s' * (problem.workers > 1)}"
-    return Trial(name, problem, SearchOptions(time_limit_s=time_limit_s))
+    return Trial(_workers_text(problem.workers), problem, SearchOptions(time_limit_s=time_limit_s))
+
+
+def _workers_text(count: int) -> str:
+    return f"{count} worker{'s' * (count > 1)}"
 
 
 def _no_use(current: Estimate, least: Optional[Estimate]) -> str:
@@ -117,7 +126,7 @@ def _no_use(current: Estimate, least: Optional[Estimate]) -> str:
         return ""
     if current.held_bytes("sgd") <= _SAVES * least.held_bytes("sgd"):
         return ""
-    reason = f"holds no less than {least.workers} worker{'s' * (least.workers > 1)}"
+    reason = f"holds no less than {_workers_text(least.workers)}"
     if sum(current.plan.replicated_bytes().values()) < _MOSTLY_WHOLE * current.plan.tensor_bytes:
         return reason
     parts = " x ".join(map(str, current.plan.parts))
@@ -146,42 +155,97 @@ def fewest(estimates: Sequence[Estimate], optimizer: str, limit_bytes: int) -> O
     return next(fitting, None)
 
 
-def largest_batch(
-    problem_for: Callable[[int], Problem],
-    start: Estimate,
+def largest_batches(
+    problem_for: Callable[[int, int], Problem],
+    starts: Iterable[Estimate],
     batch: int,
     *,
     optimizer: str,
     limit_bytes: int,
     exact: bool = True,
-) -> Fit:
-    """The largest batch whose plan stays within a limit.
+) -> Iterator[tuple[int, Fit]]:
+    """Yield numbers of workers and the largest batch whose plan stays within a limit.
 
     Sizes that the number of workers divides are tried, guided by memory growing nearly
-    linearly; below that number, its divisors.
+    linearly; below that number, its divisors. The memory of several numbers of workers is counted
+    at once.
 
     Args:
-        problem_for: the graph for a batch size, over start.workers workers.
-        start: the estimate of `batch`.
+        problem_for: the graph for a number of workers and a batch size.
+        starts: the estimates of `batch`, one for each number of workers.
         batch: a batch size.
         optimizer: one of OPTIMIZERS.
         limit_bytes: bytes that a worker may hold.
         exact: as for estimate.
     """
+    with contextlib.ExitStack() as threads:
+        begin = threads.enter_context(side_threads()) if exact else in_turn
+
+        def estimate_of(workers: int, size: int) -> Callable[[], Estimate]:
+            name = f"{_workers_text(workers)}, batch {size}"
+            return _begin_estimate(problem_for(workers, size), name, exact=exact, start=begin)
+
+        searches = (
+            _BatchSearch(each, batch, optimizer, limit_bytes, estimate_of) for each in starts
+        )
+        width = most_at_once() if exact else 1
+        active = deque(itertools.islice(searches, width))
+        while active:
+            for each in active:
+                each.go_on()
+            while active and active[0].fit is not None:
+                done = active.popleft()
+                assert done.fit is not None
+                yield done.workers, done.fit
+                active.extend(itertools.islice(searches, 1))
+
+
+class _BatchSearch:
+    """The search for one number of workers, which waits for memory between its turns."""
+
+    def __init__(
+        self,
+        start: Estimate,
+        batch: int,
+        optimizer: str,
+        limit_bytes: int,
+        estimate_of: Callable[[int, int], Callable[[], Estimate]],
+    ) -> None:
+        self.workers = start.workers
+        self.fit: Optional[Fit] = None
+        self._sizes = _sizes(start, batch, optimizer, limit_bytes)
+        self._estimate_of = estimate_of
+        self._wait: Optional[Callable[[], Estimate]] = None
+
+    def go_on(self) -> None:
+        """Wait for the size that was begun, and begin the next one, or end."""
+        if self.fit is not None:
+            return
+        try:
+            size = next(self._sizes) if self._wait is None else self._sizes.send(self._wait())
+        except StopIteration as end:
+            self.fit = end.value
+        else:
+            self._wait = self._estimate_of(self.workers, size)
+
+
+def _sizes(
+    start: Estimate, batch: int, optimizer: str, limit_bytes: int
+) -> Generator[int, Estimate, Fit]:
+    """Yield batch sizes, take their estimates, and return the largest that fits."""
     unit = start.workers
     seen = {batch: start}
 
-    def held(size: int) -> int:
+    def held(size: int) -> Generator[int, Estimate, int]:
         if size not in seen:
-            with stage(f"batch {size}"):
-                seen[size] = _estimated(problem_for(size), exact)
+            seen[size] = yield size
         return seen[size].held_bytes(optimizer) if seen[size].plan else limit_bytes + 1
 
     fits, fails = 0, 0  # the largest size known to fit, the smallest known not to; 0: none
     size = max(extrapolated_batch(start, batch, optimizer, limit_bytes), unit)
     for turn in range(_MOST_TRIES):
         size = size // unit * unit
-        if held(size) <= limit_bytes:
+        if (yield from held(size)) <= limit_bytes:
             fits = size
         else:
             fails = size
@@ -192,12 +256,14 @@ def largest_batch(
         elif turn % 2 or not fits:
             size = (fits + fails) // 2
         else:
-            share = (limit_bytes - held(fits)) / max(held(fails) - held(fits), 1)
-            size = fits + int(share * (fails - fits))
+            low, high = (yield from held(fits)), (yield from held(fails))
+            size = fits + int((limit_bytes - low) / max(high - low, 1) * (fails - fits))
         size = min(max(size, fits + unit), fails - unit if fails else size)
-    if not fits:
-        smaller = [size for size in range(unit - 1, 0, -1) if unit % size == 0]
-        fits = next((size for size in smaller if held(size) <= limit_bytes), 0)
+    smaller = [] if fits else [size for size in range(unit - 1, 0, -1) if unit % size == 0]
+    for size in smaller:
+        if (yield from held(size)) <= limit_bytes:
+            fits = size
+            break
     return Fit(fits, seen[fits or min(seen)])
 
 

@@ -17,7 +17,7 @@ from .recomputation import Recomputation
 from .search import Searched, search
 from .side_threads import Start, in_turn, most_at_once, side_threads
 
-__all__ = ["Found", "Measure", "Outcome", "Trial", "measured", "searched_trial", "sweep"]
+__all__ = ["Found", "Measure", "Outcome", "Trial", "begun", "measured", "searched_trial", "sweep"]
 
 StepSeconds = Callable[[Problem, Plan], float]
 
@@ -154,21 +154,22 @@ def measured(found: Iterable[Found], measure: Measure) -> Iterator[Outcome]:
     for a search at most.
     """
     if not measure.runs_beside:
-        yield from (_begun(*each, measure, in_turn)() for each in found)
+        yield from (begun(*each, measure, in_turn)() for each in found)
         return
     waiting: deque[Callable[[], Outcome]] = deque()
     with side_threads() as start:
         for each in found:
-            waiting.append(_begun(*each, measure, start))
+            waiting.append(begun(*each, measure, start))
             if len(waiting) > most_at_once():
                 yield waiting.popleft()()
         while waiting:
             yield waiting.popleft()()
 
 
-def _begun(
+def begun(
     trial: Trial, searched: Union[Searched, PlanError], measure: Measure, start: Start
 ) -> Callable[[], Outcome]:
+    """Begin to measure what was found for a trial, and return what waits for its outcome."""
     if isinstance(searched, PlanError):
         outcome = Outcome(trial, trial.problem, None, str(searched))
         return lambda: outcome

@@ -21,7 +21,7 @@ from tofu.planner.estimate import (
     estimate,
     extrapolated_batch,
     fewest,
-    largest_batch,
+    largest_batches,
 )
 from tofu.planner.sources import from_model
 from tofu.plans import Plan
@@ -144,10 +144,9 @@ def test_the_largest_batch_fits_and_the_next_one_does_not(workers, limit):
         (found,) = estimate(lambda k: mlp(k, batch), workers=(workers,), exact=False)
         return found.held_bytes("adam")
 
-    fit = largest_batch(
-        lambda batch: mlp(workers, batch), start, 64, optimizer="adam", limit_bytes=limit,
-        exact=False,
-    )  # fmt: skip
+    ((_, fit),) = largest_batches(
+        mlp, [start], 64, optimizer="adam", limit_bytes=limit, exact=False
+    )
     if fit.batch == 0:
         assert held(1) > limit
         return
@@ -156,24 +155,50 @@ def test_the_largest_batch_fits_and_the_next_one_does_not(workers, limit):
     assert fit.estimate.held_bytes("adam") == held(fit.batch)
 
 
+def memory_is(monkeypatch, estimate_of):
+    """Let a problem that is a batch size have this estimate."""
+    monkeypatch.setattr(
+        estimating, "_begin_estimate", lambda size, *_, **__: lambda: estimate_of(size)
+    )
+
+
+def fit_from(start, batch, limit):
+    ((_, fit),) = largest_batches(
+        lambda _, size: size, [start], batch, optimizer="sgd", limit_bytes=limit
+    )
+    return fit
+
+
+def test_batches_of_several_numbers_of_workers_are_searched_at_once_and_come_in_order(monkeypatch):
+    tried = []
+
+    def estimate_of(given):
+        tried.append(given)
+        workers, size = given
+        return made(workers, 100, size * size // 10 if workers == 2 else size)
+
+    memory_is(monkeypatch, estimate_of)
+    monkeypatch.setattr(estimating, "most_at_once", lambda: 2)
+    starts = [made(2, 100, 64 * 64 // 10), made(4, 100, 64), made(8, 100, 64)]
+    found = largest_batches(lambda *given: given, starts, 64, optimizer="sgd", limit_bytes=1100)
+    assert [(workers, fit.batch) for workers, fit in found] == [(2, 100), (4, 1000), (8, 1000)]
+    of_workers = [workers for workers, _ in tried]
+    assert of_workers.index(4) < len(of_workers) - of_workers[::-1].index(2) - 1
+    assert of_workers.index(8) > of_workers.index(4)
+
+
 def test_below_the_number_of_workers_its_divisors_are_tried(monkeypatch):
-    monkeypatch.setattr(estimating, "_estimated", lambda size, exact: made(8, 100, size))
+    memory_is(monkeypatch, lambda size: made(8, 100, size))
     start = made(8, 100, 64)
     tried = {102: 2, 104: 4, 107: 4, 108: 8, 100: 0, 1000: 896}
     for limit, batch in tried.items():
-        fit = largest_batch(lambda b: b, start, 64, optimizer="sgd", limit_bytes=limit)
+        fit = fit_from(start, 64, limit)
         assert fit.batch == batch, limit
 
 
 def test_memory_that_does_not_grow_linearly_is_followed(monkeypatch):
-    def stepped(size, exact):
-        return made(4, 100, size * size // 10)
-
-    monkeypatch.setattr(estimating, "_estimated", stepped)
-    fit = largest_batch(
-        lambda b: b, made(4, 100, 4 * 4 // 10), 4, optimizer="sgd", limit_bytes=1100
-    )
-    assert fit.batch == 100
+    memory_is(monkeypatch, lambda size: made(4, 100, size * size // 10))
+    assert fit_from(made(4, 100, 4 * 4 // 10), 4, 1100).batch == 100
 
 
 def test_limits():
