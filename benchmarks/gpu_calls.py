@@ -24,6 +24,7 @@ from tofu import _core, models
 from tofu.analysis.strategy_table import strategy_table
 from tofu.mx.graphs.lower.fused_norm import whole_statistics
 from tofu.planner.compile_plan import compile_graph
+from tofu.plans.fetch import Fetch
 
 MODEL, WORKERS = "wresnet-50-4", 8
 GOALS = {"copies": 15_000, "waits": 35_000}
@@ -72,8 +73,7 @@ def measure(model: str, workers: int, batch_size: Optional[int]) -> dict[str, di
             table,
             workers=workers,
             refine=refine,
-            fetch=fetch,
-            crossing=crossing,
+            fetch=Fetch(fetch, crossing=crossing),
             relays=False,
             joint=True,
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
 from tofu import _core
 from tofu.plans import Plan, Problem, SearchOptions
+from tofu.plans.fetch import Fetch
 from tofu.plans.layout import Variable, variables_of
 from tofu.plans.problem import Cuts, Refine
 
@@ -77,9 +78,7 @@ class Compiled:
 def compile_plan(
     plan: _core.Plan,
     *,
-    fetch: str = "plain",
-    crossing: str = "plain_tiles",
-    apart: Collection[tuple[int, int]] = (),
+    fetch: Fetch = Fetch(),  # noqa: B008 - a tuple of constants
     relays: bool = True,
     joint: bool = False,
     keep_fetched_bytes: int = 0,
@@ -89,9 +88,7 @@ def compile_plan(
 
     Args:
         plan: the plan.
-        fetch: one of config.FETCHES.
-        crossing: how MultiFetch reaches other workers' tiles, see _core.partition.
-        apart: pairs (reader, owner) of workers that cannot use MultiFetch.
+        fetch: how workers read each other's tiles.
         relays: whether fetched regions are relayed, which serves CPU contexts only.
         joint: whether one executor may run both halves, which takes less memory. The step is
             still split if its forward half could not run again for a second backward pass:
@@ -105,9 +102,9 @@ def compile_plan(
     on_pass = dumper(dump_dir)
     partitioned = _core.partition(
         plan,
-        fetch=fetch,
-        crossing=crossing,
-        apart=set(apart),
+        fetch=fetch.kind,
+        crossing=fetch.crossing,
+        apart=set(fetch.apart),
         spare_bytes=keep_fetched_bytes,
         on_pass=on_pass,
     )
@@ -117,7 +114,7 @@ def compile_plan(
         searched=plan,
         step=step,
         variables=variables_of(step),
-        fetch=fetch,
+        fetch=fetch.kind,
         bytes_per_worker=bytes_per_worker,
         fetched_bytes=partitioned.fetched_bytes + plan.update_bytes,
         shared_bytes=partitioned.shared_bytes,

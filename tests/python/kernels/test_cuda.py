@@ -17,6 +17,7 @@ from tofu import _core, models
 from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import GraphError, TofuError
 from tofu.planner.compile_plan import compile_graph
+from tofu.plans.fetch import Fetch
 
 # The emitter's special cases: copies, a fill value, several cells of one form, rows whose
 # length is no multiple of a vector, half precision, integers, 64-bit indices.
@@ -88,7 +89,9 @@ def test_a_kernel_says_how_to_launch_it() -> None:
 def test_every_fetch_of_a_plan_has_a_kernel_of_its_own() -> None:
     graph = models.build("mlp").training_graph()
     table, _ = strategy_table(graph)
-    compiled = compile_graph(table, workers=8, fetch="multifetch", joint=True)
+    compiled = compile_graph(
+        table, workers=8, fetch=Fetch("multifetch", crossing="plain_tiles"), joint=True
+    )
     (joint,) = compiled.step.graphs
     fetches = joint.nodes_of({"_tofu_multifetch"})
     specs = {spec for node in fetches for spec in node.attrs["spec"].split("|")}

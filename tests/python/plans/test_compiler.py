@@ -16,6 +16,7 @@ from tofu.planner.compile_plan import compile_graph
 from tofu.planner.lookers import Lookers
 from tofu.planner.search import plan_graph
 from tofu.plans import Problem, SearchOptions
+from tofu.plans.fetch import Fetch
 from tofu.plans.layout import variables_of
 from tofu.plans.plan import undescribed_text
 
@@ -81,7 +82,9 @@ def test_summary_counts_what_the_graph_holds(table):
 
 def test_fetched_regions_count_once(table):
     plain = compile_graph(table, workers=2)
-    fused = compile_graph(table, workers=2, fetch="multifetch", joint=True)
+    fused = compile_graph(
+        table, workers=2, fetch=Fetch("multifetch", crossing="plain_tiles"), joint=True
+    )
     assert plain.shared_bytes == 0
     assert fused.fetched_bytes + fused.shared_bytes == plain.fetched_bytes == plain.plan.total_bytes
     own = sum(node.op.startswith("_tofu_") for node in fused.step.graphs[0].nodes)
@@ -271,7 +274,12 @@ def test_dumps_are_numbered_on_after_a_thousand(table, tmp_path):
 @pytest.mark.parametrize("model", ["wresnet-50-4", "rnn-6-4k"])
 def test_two_operators_compute_for_one_that_communicates(model):
     graph = models.build(model).training_graph(optimizer=None)
-    compiled = compile_graph(strategy_table(graph)[0], workers=8, fetch="multifetch", joint=True)
+    compiled = compile_graph(
+        strategy_table(graph)[0],
+        workers=8,
+        fetch=Fetch("multifetch", crossing="plain_tiles"),
+        joint=True,
+    )
     ops = [node.op for each in compiled.step.graphs for node in each.nodes if node.op]
     communicating = sum(op == "_copy" or op.startswith("_tofu_") for op in ops)
     assert communicating <= 0.5 * (len(ops) - communicating)

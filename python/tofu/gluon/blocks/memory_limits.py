@@ -138,9 +138,7 @@ class BlockPrograms(Programs[tuple[Compiled, Optional[Footprint]]]):
         with messages.phase(searched.problem.name, "partitioning", session):
             compiled: Compiled = session.state.backend.compile_plan(
                 searched.plan,
-                fetch=self._fetch.kind,
-                crossing=self._fetch.crossing,
-                apart=self._fetch.apart,
+                fetch=self._fetch,
                 relays=session.contexts[0].device_type == "cpu",
                 keep_fetched_bytes=keep_fetched_bytes,
                 dump_dir=session.wish.dump_dir,

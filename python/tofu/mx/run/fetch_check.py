@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -30,33 +30,18 @@ from tofu.mx.extension import (
     places_nodes,
     views_arrays,
 )
+from tofu.plans.fetch import Fetch
 
 from ..nnvm import VARIABLE, Entry, Graph, Node, Shape
 from .executor import bind
 
-__all__ = ["MULTIFETCH", "PLAIN", "Fetch", "usable_fetch"]
+__all__ = ["MULTIFETCH", "PLAIN", "usable_fetch"]
 
 MULTIFETCH, PLAIN = "multifetch", "plain"
 _FLOAT32, _INT64 = 0, 6
 _WIDTH = 8
 _PAIRS_SHOWN = 3
 _Pairs = frozenset[tuple[int, int]]
-
-
-class Fetch(NamedTuple):
-    """The way in which workers read each other's tiles.
-
-    Attributes:
-        kind: one of config.FETCHES.
-        apart: pairs (reader, owner) of workers that use plain fetches even so.
-        reason: why some workers fetch in another way than requested, else None.
-        crossing: how MultiFetch reaches other workers' tiles, see _core.partition.
-    """
-
-    kind: str
-    apart: _Pairs = frozenset()
-    reason: Optional[str] = None
-    crossing: str = "copies"
 
 
 def usable_fetch(requested: Optional[str], contexts: Sequence[mx.Context]) -> Fetch:

@@ -10,6 +10,7 @@ from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.run.program import Program
 from tofu.mx.run.transfer import gather
 from tofu.planner.compile_plan import compile_graph
+from tofu.plans.fetch import Fetch
 
 from ..models import random
 from ..whole import own_gradients, shapes_of, train
@@ -84,7 +85,9 @@ def partitioned(symbol, parameters, heads, workers):
         workers=workers,
     )
     table, undescribed = strategy_table(graph)
-    compiled = compile_graph(table, workers=workers, fetch="multifetch")
+    compiled = compile_graph(
+        table, workers=workers, fetch=Fetch("multifetch", crossing="plain_tiles")
+    )
     contexts = [mx.cpu(worker) for worker in range(workers)]
     program = Program(compiled.step, contexts, {})
     outputs = program.forward(parameters, is_train=True, ctx=mx.cpu())

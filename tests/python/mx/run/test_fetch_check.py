@@ -22,7 +22,8 @@ from tofu.mx import extension
 from tofu.mx.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, mxnet_errors
 from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run import executor, fetch_check
-from tofu.mx.run.fetch_check import MULTIFETCH, PLAIN, Fetch, usable_fetch
+from tofu.mx.run.fetch_check import MULTIFETCH, PLAIN, usable_fetch
+from tofu.plans.fetch import Fetch
 
 CONTEXTS = [mx.cpu(0), mx.cpu(1)]
 ROUNDS = 1000

@@ -10,6 +10,7 @@ from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.run.program import Program
 from tofu.mx.run.transfer import gather, scatter
 from tofu.planner.compile_plan import compile_graph
+from tofu.plans.fetch import Fetch
 
 from ..models import convolutions, lstm, mlp, random, zoo
 from ..whole import graph_of, own_gradients
@@ -25,7 +26,12 @@ CASES = {
 def compiled_program(case, workers, fetch, *, joint=False):
     symbol, inputs, parameters, aux = case
     graph = graph_of(symbol, inputs, parameters, aux)
-    compiled = compile_graph(strategy_table(graph)[0], workers=workers, fetch=fetch, joint=joint)
+    compiled = compile_graph(
+        strategy_table(graph)[0],
+        workers=workers,
+        fetch=Fetch(fetch, crossing="plain_tiles"),
+        joint=joint,
+    )
     contexts = [mx.cpu(worker) for worker in range(workers)]
     tiles = {}
     for name, variable in compiled.variables.items():
