@@ -671,6 +671,7 @@ def simulate(
     search_match_range: bool = False,
     external_heads: Sequence[int] = (),
     moments: int = 60,
+    with_timeline: bool = False,
 ) -> dict[str, Any]:
     """Simulate a graph on a machine; see tofu.simulate.simulation.simulate_plan.
 
@@ -685,6 +686,7 @@ def simulate(
         search_match_range: NNVM_AUTO_SEARCH_MATCH_RANGE.
         external_heads: numbers of the heads whose arrays the caller provides.
         moments: the number of equal parts of the step for which memory is told.
+        with_timeline: whether to tell the time of every operation.
 
     Raises:
         tofu.errors.ConfigError: the machine has too few devices, or a kind is unknown.

@@ -99,15 +99,27 @@ py::list LinkRecords(const Simulation& simulation, const Machine& machine) {
   return records;
 }
 
-// (name, operator, worker, begin, end) of every operation of the path.
+// (name, operator, worker, begin, end) of an operation.
+py::tuple OperationRecord(const Simulation& simulation, const BoundGraph& bound,
+                          int number) {
+  const Operation& operation = simulation.operations.operations[number];
+  const Ran& ran = simulation.execution.ran[number];
+  const Node& node = bound.graph.nodes[operation.node];
+  return py::make_tuple(node.name, node.op, operation.device, ran.begin_s, ran.end_s);
+}
+
+py::list AllOperations(const Simulation& simulation, const BoundGraph& bound) {
+  py::list records;
+  for (int i = 0; i < static_cast<int>(simulation.execution.ran.size()); ++i) {
+    records.append(OperationRecord(simulation, bound, i));
+  }
+  return records;
+}
+
 py::dict PathRecord(const Simulation& simulation, const BoundGraph& bound) {
   py::list operations;
   for (int number : simulation.path.operations) {
-    const Operation& operation = simulation.operations.operations[number];
-    const Ran& ran = simulation.execution.ran[number];
-    const Node& node = bound.graph.nodes[operation.node];
-    operations.append(
-        py::make_tuple(node.name, node.op, operation.device, ran.begin_s, ran.end_s));
+    operations.append(OperationRecord(simulation, bound, number));
   }
   py::dict record = Record(simulation.path.spent);
   record["script"] = simulation.path.script_s;
@@ -121,7 +133,7 @@ py::dict RunSimulation(const GraphUses& uses, const std::vector<Rule>& rules,
                        const GraphCalls& calls, const std::vector<WorkRecord>& works,
                        const Machine& machine, int workers, int match_range,
                        bool search_match_range, const std::vector<int>& external_heads,
-                       int moments) {
+                       int moments, bool with_timeline) {
   Simulation simulation;
   MemoryPrediction prediction;
   {
@@ -139,6 +151,8 @@ py::dict RunSimulation(const GraphUses& uses, const std::vector<Rule>& rules,
   result["workers"] = WorkerRecords(simulation);
   result["links"] = LinkRecords(simulation, machine);
   result["critical_path"] = PathRecord(simulation, prediction.bound);
+  result["timeline"] =
+      with_timeline ? AllOperations(simulation, prediction.bound) : py::list();
   return result;
 }
 
@@ -212,7 +226,7 @@ void BindSimulate(py::module_* module) {
               py::arg("workers") = 1, py::arg("match_range") = 16,
               py::arg("search_match_range") = false,
               py::arg("external_heads") = std::vector<int>(), py::arg("moments") = 60,
-              "Simulate a training step on a machine.");
+              py::arg("with_timeline") = false, "Simulate a training step on a machine.");
 }
 
 }  // namespace tofu

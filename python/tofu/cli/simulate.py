@@ -26,6 +26,7 @@ from tofu.cli.options import (
     workers_option,
 )
 from tofu.cli.targets import Target, check_target
+from tofu.cli.trace_file import check_output, predicted, write_trace
 from tofu.installation import check_mxnet
 from tofu.planner.estimate import batch_of
 from tofu.planner.search import default_fetch
@@ -56,6 +57,11 @@ __all__ = ["simulate"]
 @optimizer_option
 @shape_option
 @batch_size_option
+@click.option(
+    "--perfetto",
+    metavar="FILE",
+    help="Write the predicted step as tofu trace writes a measured one, for ui.perfetto.dev.",
+)
 @format_option(("text", "json"), "Tables, or the JSON document of docs/formats.md.")
 @click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -66,6 +72,7 @@ def simulate(
     optimizer: str,
     shapes: tuple[str, ...],
     batch_size: Optional[int],
+    perfetto: Optional[str],
     form: str,
     target: str,
     args: tuple[str, ...],
@@ -79,6 +86,8 @@ def simulate(
     """
     check_target("tofu simulate", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
+    if perfetto is not None:
+        check_output(Path(perfetto), target, "--perfetto")
     check_mxnet("tofu simulate", load=True)
     from tofu.plans.machine_files import read_machine
     from tofu.simulate.render import render_json, render_text
@@ -115,7 +124,12 @@ def simulate(
         machine=config.machine,
     )
     searched = search_problem(problem, options, fetch=fetch)
-    simulation = simulate_plan(searched.plan, described, fetch=fetch)
+    simulation = simulate_plan(
+        searched.plan, described, fetch=fetch, with_timeline=perfetto is not None
+    )
+    if perfetto is not None:
+        title = f"{problem.name}, predicted on {described.name}"
+        write_trace(Path(perfetto), predicted(simulation, title, problem.table), "--perfetto")
     render = render_json if form == "json" else render_text
     size = _batch_size(target, batch_size, problem)
     click.echo(render(simulation, model=problem.name, batch_size=size), nl=False)

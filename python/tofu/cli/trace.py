@@ -27,6 +27,7 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
+from tofu.cli.trace_file import check_output, write_trace
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.tables import table
@@ -90,7 +91,7 @@ def trace(
     """
     check_script(script)
     check_mxnet("tofu trace", load=False)
-    _check_output(Path(output), script)
+    check_output(Path(output), script, "--output")
     config = switch_on(**options)
     tell_misplaced(click.get_current_context(), script, args)
     sys.stdout.flush()
@@ -107,10 +108,7 @@ def trace(
             document = json.loads(out.read_text(encoding="utf-8"))
     if "trace" not in document:
         raise ConfigError(f"tofu trace {script}: {_missing(document['seen'], skip, steps)}")
-    try:
-        Path(output).write_text(json.dumps(document["trace"]), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"--output {output}: {error.strerror}") from None
+    write_trace(Path(output), document["trace"], "--output")
     if form == "json":
         click.echo(json.dumps(_summary(document, steps), indent=1))
     else:
@@ -122,7 +120,6 @@ def trace(
             "also take the time of others that run meanwhile",
             err=True,
         )
-    click.echo(f"tofu: {output} has all of it; open it in ui.perfetto.dev", err=True)
 
 
 def _summary(document: Mapping[str, Any], steps: int) -> dict[str, Any]:
@@ -194,11 +191,3 @@ def _missing(seen: int, skip: int, steps: int) -> str:
         f"it ended after {steps_seen}; expected {skip + steps} calls of gluon.Trainer.step (--skip "
         f"{skip}, --steps {steps})"
     )
-
-
-def _check_output(path: Path, script: str) -> None:
-    """Raise ConfigError for a file that must not be written over."""
-    if path.suffix == ".py" or path.resolve() == Path(script).resolve():
-        raise ConfigError(f"--output {path}: expected a .json file, not a script")
-    if not os.path.isdir(path.parent):
-        raise ConfigError(f"--output {path}: there is no folder {path.parent}")

@@ -33,6 +33,7 @@ __all__ = [
     "step_graphs",
 ]
 
+Timed = tuple[str, str, int, float, float]
 _UPDATE = "update:"
 _LONGEST = 32  # operators of the critical path that are kept
 
@@ -52,6 +53,7 @@ class Simulation:
         workers: time and memory of each worker, and the memory of its device.
         links: time and bytes of each group of links that was used.
         critical_path: the operations, each waiting for the one before, that took the whole step.
+        timeline: name, operator, worker, begin and end of every operation; empty unless asked for.
     """
 
     machine: str
@@ -64,6 +66,7 @@ class Simulation:
     workers: Sequence[Mapping[str, Any]]
     links: Sequence[Mapping[str, Any]]
     critical_path: Mapping[str, Any]
+    timeline: Sequence[Timed] = ()
 
     @property
     def fits(self) -> bool:
@@ -72,7 +75,12 @@ class Simulation:
 
 
 def simulate_plan(
-    plan: _core.Plan, machine: _core.Machine, *, fetch: str, stock_planner: bool = False
+    plan: _core.Plan,
+    machine: _core.Machine,
+    *,
+    fetch: str,
+    stock_planner: bool = False,
+    with_timeline: bool = False,
 ) -> Simulation:
     """Simulate a training step under a plan.
 
@@ -81,6 +89,7 @@ def simulate_plan(
         machine: with at least one device per worker.
         fetch: one of config.FETCHES.
         stock_planner: whether MXNet's memory planner keeps its defaults, as without tofu.
+        with_timeline: whether to keep the time of every operation.
 
     Raises:
         ConfigError: the machine has too few devices.
@@ -95,6 +104,7 @@ def simulate_plan(
                 workers=plan.workers,
                 fetch=fetch,
                 stock_planner=stock_planner,
+                with_timeline=with_timeline,
             )
             for graph, updates in step_graphs(plan, machine, fetch=fetch)
         )
@@ -164,7 +174,15 @@ def _one_after_the_other(first: Simulation, second: Simulation) -> Simulation:
             "length": path["length"] + rest["length"],
             "longest": longest[:_LONGEST],
         },
+        timeline=[*first.timeline, *_later(second.timeline, first.step_seconds)],
     )
+
+
+def _later(timeline: Sequence[Timed], seconds: float) -> list[Timed]:
+    return [
+        (name, op, worker, begin + seconds, end + seconds)
+        for name, op, worker, begin, end in timeline
+    ]
 
 
 def _sums(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
@@ -179,6 +197,7 @@ def simulate_graph(
     workers: int,
     fetch: str,
     stock_planner: bool = False,
+    with_timeline: bool = False,
 ) -> Simulation:
     """Simulate a graph whose nodes are placed on workers.
 
@@ -189,6 +208,7 @@ def simulate_graph(
         workers: their number.
         fetch: one of config.FETCHES, for the record.
         stock_planner: whether MXNet's memory planner keeps its defaults, as without tofu.
+        with_timeline: whether to keep the time of every operation.
     """
     uses = _core.OperatorUses(graph)
     calls = _core.OperatorCalls(graph)
@@ -206,6 +226,7 @@ def simulate_graph(
         match_range=DEFAULT_MATCH_RANGE if match_range is None else int(match_range),
         search_match_range=match_range is None and not stock_planner,
         external_heads=list(updates),
+        with_timeline=with_timeline,
     )
     for number, worker in enumerate(result["workers"]):
         worker["memory_bytes"] = machine.memory_of(number)

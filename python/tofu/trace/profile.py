@@ -12,7 +12,7 @@ from tofu.plans.names import readable
 from .labels import Node
 from .timeline import COMPUTATION, FETCH, Operator
 
-__all__ = ["read_profile"]
+__all__ = ["operator_of", "read_profile"]
 
 Find = Callable[[str], Optional[Node]]
 _CATEGORIES = ("operator", "Custom Operator")
@@ -59,7 +59,7 @@ def _spans(events: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, A
 def _operator(worker: int, event: str, begin: float, end: float, find: Find) -> Operator:
     node = find(event)
     if node is not None:
-        return _of_node(worker, begin, end, node)
+        return operator_of(worker, begin, end, node)
     op = event.rpartition("::")[2]
     if op.startswith(_COPY):
         return Operator(worker, begin, end, f"copy ({op})", FETCH, _OUTSIDE)
@@ -67,8 +67,11 @@ def _operator(worker: int, event: str, begin: float, end: float, find: Find) -> 
     return Operator(worker, begin, end, op, COMPUTATION, layer)
 
 
-def _of_node(worker: int, begin: float, end: float, node: Node) -> Operator:
-    """A node "dense0_fwd@1" computes; "dense0_fwd@1/in0/fetch" fetches for it."""
+def operator_of(worker: int, begin: float, end: float, node: Node) -> Operator:
+    """A node of a partitioned graph that ran, or is predicted to run.
+
+    "dense0_fwd@1" computes; "dense0_fwd@1/in0/fetch" fetches for it.
+    """
     base, _, rest = node.name.partition("@")
     part = rest.partition("/")[2]
     moves = bool(part) or node.op == _CROSSING

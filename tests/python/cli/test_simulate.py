@@ -51,6 +51,43 @@ def test_the_times_of_the_document_agree(mlp: dict[str, Any]) -> None:
     assert [(link["name"], link["devices"]) for link in mlp["links"]] == [("NVLink", [0, 3])]
 
 
+def test_the_predicted_step_is_a_trace_as_a_measured_one(tmp_path: Path) -> None:
+    """Tracks without gaps, whose operators are those of the simulation."""
+    options = ["--workers=4", "--machine=p3.16xlarge", "--batch-size=64", "--format=json"]
+    path = tmp_path / "predicted.json"
+    document = json.loads(tofu("simulate", *options, "--perfetto", path, "mlp"))
+    step = document["step_seconds"] * 1e6
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {each["args"]["name"] for each in events if each["name"] == "thread_name"}
+    assert names == {"steps", *(f"worker {w} (p3.16xlarge)" for w in range(4))}
+    slices = [each for each in events if each["ph"] == "X"]
+    assert [each["dur"] for each in slices if each["tid"] == 0] == [pytest.approx(step)]
+    for track, worker in enumerate(document["workers"], 1):
+        own = [each for each in slices if each["tid"] == track]
+        assert sum(each["dur"] for each in own) == pytest.approx(step, rel=1e-4)
+        busy = sum(each["dur"] for each in own if each["cat"] != "waiting")
+        assert worker["busy_seconds"] * 1e6 - 1 <= busy < step  # with launches and copies
+    for longest in document["critical_path"]["longest"]:
+        (found,) = [each for each in slices if each.get("args", {}).get("node") == longest["name"]]
+        assert found["args"]["operator"] == longest["op"]
+        assert found["ts"] >= longest["begin"] * 1e6 - 0.01
+    copies = {each["cat"] for each in slices if each["name"].endswith(": copy")}
+    assert copies == {"fetch"}
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("mlp.py", "expected a .json file, not a script"),
+        ("none/step.json", "there is no folder none"),
+        ("/proc/step.json", "No such file or directory"),
+    ],
+)
+def test_a_trace_is_not_written_just_anywhere(path: str, what: str) -> None:
+    error = tofu("simulate", "--machine=p3.16xlarge", "--perfetto", path, "mlp", status=2)
+    assert error == f"tofu: --perfetto {path}: {what}\n"
+
+
 def test_every_group_of_a_link_is_listed() -> None:
     text = tofu("simulate", "--workers=16", "--machine=2x8v100", "--format=json", "mlp")
     links = [(link["name"], link["devices"]) for link in json.loads(text)["links"]]
