@@ -67,10 +67,12 @@ def test_the_predicted_step_is_a_trace_as_a_measured_one(tmp_path: Path) -> None
         assert sum(each["dur"] for each in own) == pytest.approx(step, rel=1e-4)
         busy = sum(each["dur"] for each in own if each["cat"] != "waiting")
         assert worker["busy_seconds"] * 1e6 - 1 <= busy < step  # with launches and copies
-    for longest in document["critical_path"]["longest"]:
-        (found,) = [each for each in slices if each.get("args", {}).get("node") == longest["name"]]
-        assert found["args"]["operator"] == longest["op"]
-        assert found["ts"] >= longest["begin"] * 1e6 - 0.01
+    ran = {each["args"]["node"]: each for each in slices if "args" in each}
+    longest = [each for each in document["critical_path"]["longest"] if each["name"] in ran]
+    assert len(longest) > 16  # others run while an operator before them on the track does
+    for each in longest:
+        assert ran[each["name"]]["args"]["operator"] == each["op"]
+        assert ran[each["name"]]["ts"] >= each["begin"] * 1e6 - 0.01
     copies = {each["cat"] for each in slices if each["name"].endswith(": copy")}
     assert copies == {"fetch"}
 
