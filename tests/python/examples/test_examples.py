@@ -64,11 +64,12 @@ def load_parameters(path):
     return {name: array.asnumpy() for name, array in mx.nd.load(str(path)).items()}
 
 
-# Every run takes each number of workers once, and two with both types.
-EACH_RUN = {(2, "float32"), (4, "float64"), (6, "float32"), (8, "float64")}
+# Every run takes some of them once.
+EACH_RUN = {(2, "float32"), (4, "float64"), (6, "float32"), (7, "float64")}
+MORE = ((1, "5"), (2, "6,7"), (3, "2,7,3"))  # processes of mlp_distributed.py, and workers of each
 CASES = [
     pytest.param(workers, dtype, marks=[] if (workers, dtype) in EACH_RUN else [pytest.mark.whole])
-    for workers in (2, 3, 4, 6, 8)
+    for workers in range(2, 9)
     for dtype in ("float32", "float64")
 ]
 
@@ -92,6 +93,40 @@ def test_partitioned_run_equals_the_serial_one(script, workers, dtype, serial_ru
         assert found == pytest.approx(losses, rel=1e-9)
         for name, array in load_parameters(tmp_path / "params").items():
             np.testing.assert_allclose(array, parameters[name], rtol=1e-9, atol=1e-9)
+
+
+def small_scripts():
+    for script, sample in (("mlp.py", 7), ("swish.py", 3)):
+        for workers in (2, 3, 5, 6, 7):
+            marks = () if workers == sample else pytest.mark.whole
+            yield pytest.param(script, workers, marks=marks)
+
+
+# Losses, gradients and weights in both types, as tofu check compares them.
+@pytest.mark.parametrize(("script", "workers"), list(small_scripts()))
+@pytest.mark.slow
+def test_small_scripts_compute_the_same(script, workers, tmp_path):
+    described = ["--describe", EXAMPLES / "swish_described.py"] if script == "swish.py" else []
+    command = ["-m", "tofu", "check", "--workers", workers, *described, EXAMPLES / script]
+    ran = forked.run(command, cwd=tmp_path, timeout=600)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "rounding only" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("processes", "workers"),
+    [(2, "2,3"), *(pytest.param(*each, marks=pytest.mark.whole) for each in MORE)],
+)
+@pytest.mark.slow
+def test_processes_compute_the_same(processes, workers, tmp_path):
+    runs = []
+    for numbers in ("1", workers):
+        options = ["--processes", processes, "--workers", numbers, "--device", "cpu"]
+        command = ["-m", "tofu", "run", *options, EXAMPLES / "mlp_distributed.py"]
+        ran = forked.run(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert ran.returncode == 0, ran.stderr
+        runs.append([float(line.split()[-1]) for line in ran.stdout.splitlines()])
+    assert len(runs[0]) == 3 and runs[1] == pytest.approx(runs[0], rel=1e-5)
 
 
 @pytest.mark.slow

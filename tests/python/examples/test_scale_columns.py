@@ -74,6 +74,15 @@ def test_the_commands_of_the_page(folder):
     assert bare.stdout == serial and " 121.5 KiB communicated" in bare.stderr
 
 
+@pytest.mark.whole
+@pytest.mark.parametrize("workers", [2, 3, 5, 6, 7])
+def test_any_number_of_workers(folder, workers):
+    find, compile_it, _, check, _ = commands()
+    shell(folder, f"{find}\n{compile_it}")
+    checked = shell(folder, check.replace("--workers 4", f"--workers {workers}"))
+    assert "rounding only" in checked.stdout
+
+
 def test_the_script_does_not_know_tofu():
     for name in ("scale_columns.py", "scale_columns_operator.py", "scale_columns.cc"):
         assert "tofu" not in (ROOT / "examples" / name).read_text(encoding="utf-8")
