@@ -76,9 +76,9 @@ TEST(MultiFetchSpec, EveryNumberIsChecked) {
 }
 
 TEST(MultiFetchSpec, KnowsTheBytesOfEveryDtype) {
-  const int64_t bytes[] = {4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2};
-  for (int dtype = 0; dtype < 13; ++dtype) EXPECT_EQ(ElementBytes(dtype), bytes[dtype]);
-  EXPECT_THROW(ElementBytes(13), SpecError);
+  const int64_t bytes[] = {4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2, 8, 16};
+  for (int dtype = 0; dtype < 15; ++dtype) EXPECT_EQ(ElementBytes(dtype), bytes[dtype]);
+  EXPECT_THROW(ElementBytes(15), SpecError);
   EXPECT_THROW(ElementBytes(-1), SpecError);
 }
 

@@ -31,7 +31,8 @@ TEST(GraphBuilder, NamesEveryDtype) {
   EXPECT_EQ(DtypeName(0), "float32");
   EXPECT_EQ(DtypeName(7), "bool");
   EXPECT_EQ(DtypeName(12), "bfloat16");
-  EXPECT_THROW(DtypeName(13), UserError);
+  EXPECT_EQ(DtypeName(14), "complex128");
+  EXPECT_THROW(DtypeName(15), UserError);
   EXPECT_THROW(DtypeName(-1), UserError);
 }
 
