@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from tofu import _core
+from tofu.analysis.work import node_work
 from tofu.errors import PlanError
 from tofu.planner.recomputation import recomputed
 from tofu.plans import Plan, Problem
@@ -29,6 +31,7 @@ MOST_DIVIDED = 16
 # receives 6 % less with it.
 _KEPT_BYTES, _KEPT_SHARE = 4 << 20, 16
 
+_WHOLE_SHOWN = 5  # of the operators that every rank computes whole
 _FORMAT, _VERSION = "tofu-torch-plan", 1
 
 
@@ -174,9 +177,32 @@ class TorchPlan:
             if tensors:
                 lines.append(f"  {kind}")
                 lines += [f"    {name:<{width}}  {text}" for name, text in tensors.items()]
+        lines += self._whole_lines(everything)
         for name, reason in self.undescribed.items():
             lines.append(f"{name}: every device computes it whole" + (reason and f" ({reason})"))
         return "\n".join(lines) + "\n"
+
+    def _whole_lines(self, everything: bool) -> list[str]:
+        """What every rank computes whole, and the bytes of it, which more ranks do not lower."""
+        nodes = [node for node in self.graph.nodes if node.name in self.splits]
+        works = {node.name: node_work(node) for node in nodes}
+        cut = {name for name, cuts in self.splits.items() if any(each is not None for each in cuts)}
+        whole = [node for node in nodes if node.name not in cut and works[node.name][2]]
+        if not whole or math.prod(self.mesh) == 1:
+            return []
+        whole.sort(key=lambda node: -works[node.name][2])
+        flops = [sum(works[node.name][1] for node in some) for some in (whole, nodes)]
+        size = format_bytes(int(sum(works[node.name][2] for node in whole)))
+        share = 100 * flops[0] / max(flops[1], 1)
+        lines = [
+            f"Whole on every rank: {len(whole)} of {len(nodes)} operators, {share:.2g}% of the "
+            f"operations that descriptions tell; they read and write {size}",
+            "",
+        ]
+        shown = whole if everything else whole[:_WHOLE_SHOWN]
+        rows = [(node.name, node.op, format_bytes(int(works[node.name][2]))) for node in shown]
+        cells = table(("", "operator", "bytes"), rows, right=(2,))
+        return ["", *lines, *(f"  {line}" for line in cells), ""]
 
     def _memory_lines(self) -> list[str]:
         """Lines on the memory of a rank and of one device, by kind."""

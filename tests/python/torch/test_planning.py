@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -114,3 +115,24 @@ def test_replication_finds_data_parallelism_where_it_is_cheaper(name, mesh) -> N
     }
     cut, replicated, data_parallel = found.values()
     assert replicated <= min(cut, data_parallel)
+
+
+class Spectrum(torch.nn.Module):
+    """A layer, and an operator that nothing divides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, data):
+        return torch.fft.rfft(self.linear(data)).abs().mean()
+
+
+def test_what_stays_whole_is_told_with_its_cost() -> None:
+    text = tofu.torch.plan(Spectrum(), (torch.randn(64, 8),), mesh=(2,)).to_text()
+    told = re.search(r"Whole on every rank: (\d+) of (\d+) operators, .* write ([\d.]+) KiB", text)
+    assert told is not None, text
+    assert 0 < int(told[1]) < int(told[2]) and float(told[3]) >= (64 * 8 * 4 + 64 * 5 * 8) / 1024
+    assert re.search(r"^  _fft_r2c +aten\._fft_r2c\.default +[\d.]+ KiB$", text, re.MULTILINE), text
+    alone = tofu.torch.plan(Spectrum(), (torch.randn(64, 8),), mesh=(1,)).to_text()
+    assert "Whole on every rank" not in alone
