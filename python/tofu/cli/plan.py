@@ -43,6 +43,7 @@ from tofu.cli.options import (
 )
 from tofu.cli.plan_torch import FORMATS, check_options, is_module, parse_mesh, plan_module
 from tofu.cli.print_plans import ESTIMATE, EXACT, Output, listed, plan_and_print
+from tofu.cli.step_table import read_measured, step_section
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
@@ -87,6 +88,7 @@ class Given:
     layers: bool
     peak: bool
     explain: tuple[str, ...]
+    measured: Optional[str]
     save: Optional[str]
     memory: str
     graph: Optional[int]
@@ -165,6 +167,11 @@ class Given:
     metavar="TENSOR|OP",
     help="Print what each way to cut it costs, and why the plan chose its own; may be a pattern "
     "('conv1*') and be repeated.",
+)
+@click.option(
+    "--measured",
+    metavar="FILE",
+    help="Page: what tofu trace --format json wrote, beside the step that --machine predicts.",
 )
 @click.option("--save", metavar="PLAN", help="Save the plan to a file, for tofu run --plan.")
 @click.option(
@@ -246,7 +253,7 @@ def _plan_module(given: Given) -> None:
 
 _NOT_OF_MODULES = (
     "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "save",
-    "fetch", "keep_fetched",
+    "fetch", "keep_fetched", "measured",
 )  # fmt: skip
 
 
@@ -338,6 +345,14 @@ def _finder(given: Given) -> Callable[[], Sequence[Problem]]:
 
 def _output(given: Given, wish: Wish, command: tuple[str, str]) -> Output:
     """Returns the options for printing the plan. Raises ConfigError for --peak of an estimate."""
+    step = None
+    if given.measured is not None:
+        if given.form != "html" or not wish.options.machine:
+            raise ConfigError("--measured is for a page: give --format html and --machine, too")
+        measured = read_measured(Path(given.measured))
+        step = functools.partial(
+            step_section, machine=wish.options.machine, fetch=wish.fetch, measured=measured
+        )
     if given.peak and not wish.exact:
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
     return Output(
@@ -348,6 +363,7 @@ def _output(given: Given, wish: Wish, command: tuple[str, str]) -> Output:
         given.explain,
         Path(given.save) if given.save else None,
         command,
+        step,
     )
 
 

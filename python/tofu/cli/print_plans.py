@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 import click
 
@@ -26,6 +26,7 @@ from tofu.plans.options import check_pins
 from tofu.plans.plan import undescribed_text
 from tofu.plans.progress import stage
 from tofu.plans.render import explain as explaining
+from tofu.plans.render.explain import Section
 from tofu.plans.render.html import render_html
 from tofu.plans.render.layers import render_layers
 from tofu.plans.render.peak import render_peak
@@ -50,6 +51,7 @@ class Output:
         explain: names or patterns of tensors and operators to explain.
         save: file to save the plan to, or None.
         command: the command line that plans it again, before and after pins.
+        step: makes the page's table of a predicted and a measured step, or None.
     """
 
     form: str
@@ -59,6 +61,7 @@ class Output:
     explain: Sequence[str] = ()
     save: Optional[Path] = None
     command: tuple[str, str] = ("", "")
+    step: Optional[Callable[[Problem, Plan], Section]] = None
 
 
 def plan_and_print(problems: Sequence[Problem], wish: Wish, output: Output) -> None:
@@ -164,9 +167,10 @@ def _told(
     if wish.exact and plan.memory != EXACT:
         kept = wish.options.keep_fetched_bytes or 0
         plan = with_memory(problem, plan, wish.fetch, keep_fetched_bytes=kept)
+    step = output.step(problem, plan) if output.step is not None else None
     if output.form != "json":
         plan = _with_names(problem, plan)
-    return _render(plan, explanations, output, problem.graph)
+    return _render(plan, explanations, output, problem.graph, step)
 
 
 def _with_names(problem: Problem, plan: Plan) -> Plan:
@@ -180,13 +184,17 @@ def _with_names(problem: Problem, plan: Plan) -> Plan:
 
 
 def _render(
-    plan: Plan, explanations: Sequence[explaining.Explanation], output: Output, graph: _core.Graph
+    plan: Plan,
+    explanations: Sequence[explaining.Explanation],
+    output: Output,
+    graph: _core.Graph,
+    step: Optional[Section],
 ) -> str:
     if output.form == "html":
         sections = [section for each in explanations for section in each.sections]
         before, after = output.command
         command = f"{before} --workers {plan.workers}", after
-        return render_html(plan, sections, graph=graph, command=command)
+        return render_html(plan, sections, graph=graph, command=command, step=step)
     if output.form == "json":
         if not explanations:
             return plan.to_json()

@@ -129,7 +129,8 @@ def simulate(
     )
     if perfetto is not None:
         title = f"{problem.name}, predicted on {described.name}"
-        write_trace(Path(perfetto), predicted(simulation, title, problem.table), "--perfetto")
+        document = predicted(simulation, problem.table).to_document(title)
+        write_trace(Path(perfetto), document, "--perfetto")
     render = render_json if form == "json" else render_text
     size = _batch_size(target, batch_size, problem)
     click.echo(render(simulation, model=problem.name, batch_size=size), nl=False)

@@ -32,9 +32,10 @@ def check_output(path: Path, target: str, option: str) -> None:
         raise ConfigError(f"{option} {path}: there is no folder {path.parent}")
 
 
-def predicted(simulation: Simulation, title: str, table: _core.StrategyTable) -> dict[str, Any]:
-    """The document of a simulated step, which has its timeline.
+def predicted(simulation: Simulation, table: _core.StrategyTable) -> Timeline:
+    """The timeline of a simulated step, as a trace has that of a measured one.
 
+    simulation: with the times of its operations.
     table: the strategy table of the training graph, whose variables are not operators.
     """
     variables = {node.name for node in table.graph.nodes if node.op == "null"}
@@ -49,7 +50,7 @@ def predicted(simulation: Simulation, title: str, table: _core.StrategyTable) ->
     ]
     workers = [simulation.machine] * len(simulation.workers)
     step = 0.0, simulation.step_seconds * _MICROSECONDS
-    return Timeline.of(operators, [step], workers).to_document(title)
+    return Timeline.of(operators, [step], workers)
 
 
 def write_trace(path: Path, document: Mapping[str, Any], option: str) -> None:

@@ -42,6 +42,7 @@ def render_html(
     *,
     graph: Optional[_core.Graph] = None,
     command: tuple[str, str] = ("", ""),
+    step: Optional[Section] = None,
 ) -> str:
     """The plan as an HTML document.
 
@@ -50,10 +51,11 @@ def render_html(
         sections: explanations of the cuts of tensors and operators.
         graph: its graph, to show what each operator reads.
         command: the command line that plans it again, before and after the pins.
+        step: the times of a predicted and a measured step.
     """
     title = f"Plan of {plan.model or f'graph {plan.graph_hash}'} over {plan.workers} workers"
     with stage("writing the page"):
-        return _render(title, [("", plan)], sections, graph, command)
+        return _render(title, [("", plan)], sections, graph, command, step)
 
 
 def render_html_difference(first: Plan, second: Plan, names: tuple[str, str]) -> str:
@@ -75,6 +77,7 @@ def _render(
     sections: Sequence[Section],
     graph: Optional[_core.Graph],
     command: tuple[str, str],
+    step: Optional[Section] = None,
 ) -> str:
     import jinja2
     import markupsafe
@@ -92,6 +95,7 @@ def _render(
         title=title,
         summaries=[(name, sentence(plan), summary(plan)) for name, plan in plans],
         sections=sections,
+        step=step,
         style=markupsafe.Markup(PALETTE + (_PAGE / "page.css").read_text(encoding="utf-8")),
         data=markupsafe.Markup(_in_script(data)),
         script=markupsafe.Markup(
