@@ -41,7 +41,7 @@ def show(
     plan: str,
     patterns: tuple[str, ...],
 ) -> None:
-    """Print what the file PLAN holds, which tofu plan --save wrote.
+    """Print what the file PLAN holds, which tofu plan --save or --mesh --format json wrote.
 
     With NAMEs, only tensors and operators of these names; NAME may be a pattern such as
     'conv1*'.
@@ -91,7 +91,7 @@ def diff(everything: bool, workers: Optional[int], form: str, first: str, second
 
 
 def _plans(path: str, workers: Optional[int]) -> list[Plan]:
-    plans = plan_file.read(Path(path)).read_plans()
+    plans = plan_file.read_saved(Path(path))
     fitting = [plan for plan in plans if workers in (None, plan.workers)]
     if not fitting:
         held = ", ".join(sorted({str(plan.workers) for plan in plans}))

@@ -24,9 +24,12 @@ from tofu.errors import ConfigError, PlanError
 
 from .plan import Plan
 
-__all__ = ["FORMAT", "VERSION", "PlanFile", "check_target", "read", "save"]
+__all__ = [
+    "FORMAT", "MODULE_FORMAT", "VERSION", "PlanFile", "check_target", "read", "read_saved", "save",
+]  # fmt: skip
 
 FORMAT = "tofu-plan-file"
+MODULE_FORMAT = "tofu-torch-plan"  # of a PyTorch module's plan
 VERSION = 1
 _ADVICE = "save it again with tofu plan --save"
 # What json.loads raises for a text that is not JSON, or nests too deep.
@@ -138,6 +141,32 @@ class PlanFile:
         return best[1]
 
 
+def read_saved(path: Path) -> list[Plan]:
+    """Read the plans of a plan file, or the one in the document of a PyTorch module's plan.
+
+    Raises:
+        ConfigError: as `read`.
+    """
+    document = _document(path)
+    if not isinstance(document, dict) or document.get("format") != MODULE_FORMAT:
+        return read(path).read_plans()
+    try:
+        return [Plan.from_json(json.dumps(document["plan"]))]
+    except (PlanError, *_DAMAGE) as error:
+        raise _damaged(path, error) from None
+
+
+def _document(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {_ADVICE}") from None
+    except _NOT_JSON as error:
+        raise ConfigError(
+            f"{path}: not a plan file, or cut off ({type(error).__name__}: {error}); {_ADVICE}"
+        ) from None
+
+
 def read(path: Path) -> PlanFile:
     """Read a plan file.
 
@@ -145,14 +174,7 @@ def read(path: Path) -> PlanFile:
         ConfigError: the file does not exist, is not a plan file, has another version, or is
             damaged.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {_ADVICE}") from None
-    except _NOT_JSON as error:
-        raise ConfigError(
-            f"{path}: not a plan file, or cut off ({type(error).__name__}: {error}); {_ADVICE}"
-        ) from None
+    document = _document(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ConfigError(f'{path}: not a plan file (no "format": "{FORMAT}"); {_ADVICE}')
     if document.get("version") != VERSION:

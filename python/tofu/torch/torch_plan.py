@@ -13,6 +13,7 @@ from tofu.analysis.work import node_work
 from tofu.errors import PlanError
 from tofu.planner.recomputation import recomputed
 from tofu.plans import Plan, Problem
+from tofu.plans.file import MODULE_FORMAT
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.text import render_text
 from tofu.tables import table
@@ -32,7 +33,7 @@ MOST_DIVIDED = 16
 _KEPT_BYTES, _KEPT_SHARE = 4 << 20, 16
 
 _WHOLE_SHOWN = 5  # of the operators that every rank computes whole
-_FORMAT, _VERSION = "tofu-torch-plan", 1
+_VERSION = 1
 
 
 class TorchPlan:
@@ -147,7 +148,7 @@ class TorchPlan:
         """The document that ``parallelize`` reads, with the plan of tofu's own format in it."""
         return json.dumps(
             {
-                "format": _FORMAT,
+                "format": MODULE_FORMAT,
                 "version": _VERSION,
                 "mesh": list(self.mesh),
                 "optimizer": self.optimizer,
@@ -239,7 +240,7 @@ def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> T
     """
     try:
         document = json.loads(text)
-        if document["format"] != _FORMAT or document["version"] != _VERSION:
+        if document["format"] != MODULE_FORMAT or document["version"] != _VERSION:
             raise KeyError("format")
         sizes, optimizer = tuple(document["mesh"]), document["optimizer"]
         undescribed = dict(document["undescribed"])

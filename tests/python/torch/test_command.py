@@ -71,6 +71,24 @@ def test_formats_agree(module) -> None:
     assert page.lstrip().startswith("<!DOCTYPE html>") and '"peak":{"worker":0' in page
 
 
+def test_saved_plans_are_shown_and_compared(module, tmp_path) -> None:
+    paths = []
+    for mesh in ("2", "2,2"):
+        paths.append(tmp_path / f"{len(paths)}.json")
+        paths[-1].write_text(
+            output("plan", "--mesh", mesh, "--format", "json", f"{module}:mlp"), encoding="utf-8"
+        )
+    shown = output("show", str(paths[1]), "first.weight")
+    assert "search mode" in shown and re.search(r"^first\.weight ", shown, re.MULTILINE)
+    ran = CliRunner().invoke(cli, ["diff", *map(str, paths)], catch_exceptions=False)
+    assert ran.exit_code == 1 and "first.weight" in ran.output
+    ran = CliRunner().invoke(cli, ["diff", str(paths[0]), str(paths[0])], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    paths[0].write_text('{"format": "tofu-torch-plan", "plan": {}}', encoding="utf-8")
+    with pytest.raises(ConfigError, match="damaged"):
+        output("show", str(paths[0]))
+
+
 def test_a_limit_of_memory_is_met_or_told(module) -> None:
     words = ("plan", "--mesh", "2", "--format", "json", f"{module}:mlp")
     held = sum(json.loads(output(*words))["memory"]["rank"].values())
