@@ -91,7 +91,13 @@ def estimate(
         time_limit_s: seconds for each search; None: the default.
     """
     least: Optional[Estimate] = None
-    trials = (_trial(problem_for(count), time_limit_s) for count in sorted(set(workers)))
+    counts = sorted(set(workers))
+    trials = (
+        _trial(
+            problem_for(count), f"{_workers_text(count)} (row {row} of {len(counts)})", time_limit_s
+        )
+        for row, count in enumerate(counts, 1)
+    )
     for current in map(_of_outcome, sweep(trials, Measure.of(exact=exact))):
         current = dataclasses.replace(current, reason=current.reason or _no_use(current, least))
         if current.plan is not None and not current.reason:
@@ -103,8 +109,7 @@ def _begin_estimate(
     problem: Problem, place: str, *, exact: bool, start: Start
 ) -> Callable[[], Estimate]:
     """Search a plan, begin to measure it, and return what waits for its memory."""
-    trial = dataclasses.replace(_trial(problem), place=place)
-    wait = begun(*searched_trial(trial), Measure.of(exact=exact), start)
+    wait = begun(*searched_trial(_trial(problem, place)), Measure.of(exact=exact), start)
     return lambda: _of_outcome(wait())
 
 
@@ -112,8 +117,9 @@ def _of_outcome(outcome: Outcome) -> Estimate:
     return Estimate(outcome.trial.problem.workers, outcome.plan, outcome.reason)
 
 
-def _trial(problem: Problem, time_limit_s: Optional[float] = None) -> Trial:
-    return Trial(_workers_text(problem.workers), problem, SearchOptions(time_limit_s=time_limit_s))
+def _trial(problem: Problem, place: str, time_limit_s: Optional[float] = None) -> Trial:
+    name = _workers_text(problem.workers)
+    return Trial(name, problem, SearchOptions(time_limit_s=time_limit_s), place=place)
 
 
 def _workers_text(count: int) -> str:

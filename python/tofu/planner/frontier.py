@@ -94,9 +94,11 @@ def frontier(
         for trial in _recomputing(problem, options) if recompute else ():
             known.append({})
             yield searched_trial(trial)
-        for name, chosen in (rivals or {}).items():
+        others = rivals or {}
+        for number, (name, chosen) in enumerate(others.items(), 1):
             known.append({"is_rival": True})
-            yield searched_trial(Trial(name, problem, chosen))
+            place = f"{name} (rival {number} of {len(others)})"
+            yield searched_trial(Trial(name, problem, chosen, place=place))
 
     for outcome in measured(found(), measure):
         yield from _point(outcome, most_bytes, **known.popleft())

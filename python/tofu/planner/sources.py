@@ -35,6 +35,7 @@ __all__ = [
 DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool")
 _WHO = "tofu plan"
 _NAMES_SHOWN = 8
+_TABLES = 4  # kept: of many plans of a graph, most leave the same BatchNorms whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,8 +265,12 @@ def _problem(
     from tofu.mx.devices import default_fetch
     from tofu.mx.graphs.lower.fused_norm import refined
 
-    def prepare(fused: Optional[Collection[str]]) -> _core.StrategyTable:
+    @functools.lru_cache(maxsize=_TABLES)
+    def table_of(fused: Optional[frozenset[str]]) -> _core.StrategyTable:
         return strategy_table(make_graph(fused))[0]
+
+    def prepare(fused: Optional[Collection[str]]) -> _core.StrategyTable:
+        return table_of(None if fused is None else frozenset(fused))
 
     count = workers or default_workers(config)
     # MXNet cannot bind whole BatchNorms if it copies between workers.

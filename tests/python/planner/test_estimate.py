@@ -23,6 +23,7 @@ from tofu.planner.estimate import (
     fewest,
     largest_batches,
 )
+from tofu.planner.search import search_plan
 from tofu.planner.sources import from_model
 from tofu.plans import Plan
 
@@ -106,6 +107,15 @@ def test_rows_are_printed_as_they_are_known(monkeypatch, capsys):
     assert "largest batch" in "".join(batches) + capsys.readouterr().out
 
 
+def test_progress_says_which_row_of_how_many(monkeypatch):
+    told = []
+    monkeypatch.setattr(
+        estimating, "sweep", lambda trials, _: told.extend(t.doing for t in trials) or ()
+    )
+    assert not list(estimate(mlp, workers=(4, 1, 2)))
+    assert told == ["1 worker (row 1 of 3)", "2 workers (row 2 of 3)", "4 workers (row 3 of 3)"]
+
+
 def test_without_a_wish_all_numbers_up_to_16_are_estimated(monkeypatch):
     asked = []
 
@@ -133,6 +143,14 @@ def test_the_graph_of_a_model_is_made_once(monkeypatch):
     made_graphs.clear()
     assert run(["estimate", "mlp", *given, "--gpu-memory=3GiB"]) == 0
     assert len(made_graphs) == len(set(made_graphs)), "every batch once"
+
+
+def test_the_graph_with_the_same_norms_whole_is_made_once():
+    problem = from_model("wresnet-50-4", batch_size=2, optimizer=None, workers=2)
+    plan = search_plan(problem.table, 2)
+    table = problem.refine(plan)
+    assert table is not None
+    assert problem.refine(plan) is table
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
