@@ -13,6 +13,7 @@ from tofu.cli.isolated import isolated
 from tofu.cli.options import check_script, describe_option, format_option, switch_on
 from tofu.errors import ConfigError
 from tofu.installation import IMPORT_ERRORS, check_mxnet, silence_numpy, unusable
+from tofu.planner.sources import DTYPES
 
 __all__ = ["FALSE_STRATEGY", "ops", "suggest", "verify"]
 
@@ -134,7 +135,13 @@ def verify(
 @click.option(
     "--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="An attribute; may be repeated."
 )
-@click.option("--dtype", default="float32", show_default=True, help="Type of the inputs.")
+@click.option(
+    "--dtype",
+    type=click.Choice(DTYPES),
+    default="float32",
+    show_default=True,
+    help="Type of the inputs.",
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the values.")
 @describe_option
 @click.argument("operator")

@@ -46,8 +46,7 @@ def draw(
         _line(chart, kept),
         *(_dot(chart, point, "kept") for point in kept),
         *(_dot(chart, point, "rival") for point in near),
-        *_labels(chart, near, turning),
-        *_far_away(chart, [point for point in rivals if point not in near]),
+        *_labels(chart, near, turning, _far_away(chart, [p for p in rivals if p not in near])),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -172,21 +171,31 @@ def _dot(chart: _Chart, point: Point, kind: str) -> str:
     )
 
 
-def _far_away(chart: _Chart, points: Sequence[Point]) -> Iterator[str]:
-    """The rivals beyond the picture, at its right."""
-    for number, point in enumerate(points):
-        told = f"{point.name}: {format_bytes(point.held_bytes)}, {chart.cost_text(point.cost)}"
-        if not number:
-            yield _text(_WIDTH - 8, _TOP, "beyond the picture", "end", "tick")
-        yield _text(_WIDTH - 8, _TOP + _LINE * (number + 1), told, "end", "rival")
+def _far_away(chart: _Chart, points: Sequence[Point]) -> list[tuple[float, str, str]]:
+    """Lines about the rivals beyond the picture, for its right margin: y, text and kind."""
+    texts = [("beyond the picture", "tick")] if points else []
+    for point in points:
+        told = f"{format_bytes(point.held_bytes)}, {chart.cost_text(point.cost)}"
+        texts += [(point.name, "rival"), (told, "rival")]
+    return [(_TOP + _LINE * number, *text) for number, text in enumerate(texts)]
 
 
-def _labels(chart: _Chart, rivals: Sequence[Point], turning: Optional[Point]) -> Iterator[str]:
-    """The names of rivals and of the turning point, moved up or down where they would overlap."""
+def _labels(
+    chart: _Chart,
+    rivals: Sequence[Point],
+    turning: Optional[Point],
+    margin: Sequence[tuple[float, str, str]],
+) -> Iterator[str]:
+    """The names of rivals and of the turning point, moved up or down where they would overlap.
+
+    margin: lines that stand in the right margin.
+    """
     named = [(point, point.name, "rival") for point in rivals]
     if turning is not None:
         named.append((turning, "turning point", "kept"))
-    taken: list[tuple[float, float, float]] = []
+    begin = _WIDTH - _RIGHT + 8
+    taken: list[tuple[float, float, float]] = [(begin, y, _RIGHT) for y, _, _ in margin]
+    yield from (_text(begin, y, text, "start", kind) for y, text, kind in margin)
     for point, name, kind in sorted(named, key=lambda each: chart.y(each[0].cost)):
         at, down = chart.place(point)
         wide = len(name) * _LETTER

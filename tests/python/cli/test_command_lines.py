@@ -72,6 +72,10 @@ ONE_LINE = {
         ["plan", "--time-limit", "x", "mlp"],
         "Invalid value for '--time-limit': 'x' is not a valid float range; see tofu plan --help",
     ),
+    "no type": (
+        ["suggest", "--shape", "4", "--dtype", "nosuch", "relu"],
+        "Invalid value for '--dtype': 'nosuch' is not one of 'float16', 'float32'",
+    ),
     "no such option": (["plan", "--nosuch", "mlp"], "No such option '--nosuch'"),
     "no such option of all": (["--nosuch"], "No such option '--nosuch'; see tofu --help"),
     "no such command": (["nosuch"], "No such command 'nosuch'; see tofu --help"),

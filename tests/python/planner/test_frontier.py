@@ -237,8 +237,20 @@ def test_ticks_are_round_and_rivals_far_away_are_only_named():
     tree = ElementTree.fromstring(render("net", points, "svg"))
     texts = {e.text for e in tree.iter() if e.tag.endswith("}text")}
     assert {"10 MiB", "15 MiB", "20 MiB", "50 ms", "60 ms", "70 ms"} <= texts
-    assert "far: 900.0 MiB, 60.000 ms" in texts
+    assert {"beyond the picture", "far", "900.0 MiB, 60.000 ms"} <= texts
     assert len([e for e in tree.iter() if e.tag.endswith("}circle")]) == 2
+
+
+def test_no_name_lies_on_what_is_told_of_rivals_far_away():
+    points = [made(10 * MIB, 90, seconds=0.05), made(11 * MIB, 80, seconds=0.04),
+              made(12 * MIB, 80, "near the corner", seconds=0.06, is_rival=True),
+              made(900 * MIB, 80, "far", seconds=0.06, is_rival=True)]  # fmt: skip
+    tree = ElementTree.fromstring(render("net", points, "svg"))
+    places = {e.text: (float(e.get("x")), float(e.get("y"))) for e in tree.iter() if e.get("x")}
+    x, y = places["near the corner"]
+    told = [places[text] for text in ("beyond the picture", "far", "900.0 MiB, 60.000 ms")]
+    assert len({at for at, _ in told}) == 1 and x < told[0][0] < x + 15 * 7
+    assert min(abs(y - other) for _, other in told) >= 16
 
 
 def test_a_page_says_what_a_plan_changes():
