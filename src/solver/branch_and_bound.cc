@@ -38,13 +38,16 @@ class Search {
     root.rounds = std::min(
         options.root_rounds,
         std::max(kMinRootRounds, kRootWork / std::max(root.part->num_values, 1)));
+    const double cells = static_cast<double>(std::max<size_t>(root.part->num_cells, 1));
+    root.rounds = static_cast<int>(
+        std::clamp(options.max_work / cells, 1.0, static_cast<double>(root.rounds)));
     if (!root.state.empty) Push(std::move(root));
   }
 
   BranchResult Run() {
     bool go_on = true;
     while (!open_.empty() && go_on && !IsPast(options_.deadline) &&
-           result_.nodes < options_.max_nodes) {
+           result_.nodes < options_.max_nodes && result_.work < options_.max_work) {
       go_on = ExpandBatch();
       if (go_on && options_.neighbourhoods) go_on = ImproveIncumbent();
     }
@@ -137,7 +140,10 @@ class Search {
     work();
     for (std::thread& thread : threads) thread.join();
     result_.nodes += static_cast<int64_t>(size);
-    for (const Expanded& of_node : expanded) TakeBetter(of_node.best);
+    for (const Expanded& of_node : expanded) {
+      TakeBetter(of_node.best);
+      result_.work += of_node.work;
+    }
     for (Expanded& of_node : expanded) {
       if (of_node.open) Push(std::move(*of_node.open));
       for (SearchNode& child : of_node.children) Push(std::move(child));

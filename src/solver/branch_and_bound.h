@@ -11,8 +11,8 @@
 // Input:      a reduced core; the top: only choices that cost less are of interest.
 // Output:     the best choice found and a bound. `done` if nothing is left to divide;
 //             then the choice is optimal, or there is none below the top.
-// Stops:      at the deadline, after max_nodes, or when `on_progress` returns false.
-// Complexity: exponential in the worst case; a node costs dozens of sweeps.
+// Stops:      at the deadline, after max_nodes or max_work, or when `on_progress` returns
+// false. Complexity: exponential in the worst case; a node costs dozens of sweeps.
 #ifndef TOFU_SOLVER_BRANCH_AND_BOUND_H_
 #define TOFU_SOLVER_BRANCH_AND_BOUND_H_
 
@@ -29,6 +29,8 @@ namespace tofu {
 struct BranchOptions {
   int64_t top = kForbidden;
   int64_t max_nodes = std::numeric_limits<int64_t>::max();
+  // Rounds of the ascent times the problem's cells; no node is expanded beyond it.
+  double max_work = std::numeric_limits<double>::infinity();
   int root_rounds = 2000;
   double elimination_work = 0;  // additions to eliminate the root, before it is divided
   bool neighbourhoods = true;   // whether incumbents are improved by improve_choice.h
@@ -45,6 +47,7 @@ struct BranchResult {
   int64_t bound = 0;          // no choice costs less, unless it costs `top` or more
   bool done = false;
   int64_t nodes = 0;
+  double work = 0;
 };
 
 BranchResult BranchAndBound(const ChoiceProblem& core, const BranchOptions& options);

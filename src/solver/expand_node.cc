@@ -72,6 +72,7 @@ class Expansion {
     Work();
     Expanded result{std::move(best_), std::move(children_), std::nullopt};
     if (is_open_) result.open = std::move(node_);
+    result.work = work_;
     return result;
   }
 
@@ -126,6 +127,7 @@ class Expansion {
       return top_;
     };
     RaiseBound(part.core, part.ascent, options, on_choice, &node_.state, counts);
+    work_ += static_cast<double>(round) * static_cast<double>(part.num_cells);
   }
 
   // Repairs and improves the values, and keeps them if they are better.
@@ -235,6 +237,7 @@ class Expansion {
     for (const Division& division : divisions) {
       SearchNode first = Child(division, true, kProbeRounds);
       SearchNode second = Child(division, false, kProbeRounds);
+      work_ += 2.0 * kProbeRounds * static_cast<double>(node_.part->num_cells);
       if (IsClosed(first) || IsClosed(second)) {
         // Only the other half is left.
         children_.clear();
@@ -340,6 +343,7 @@ class Expansion {
   std::vector<SearchNode> children_;
   bool is_open_ = false;
   bool tried_elimination_ = false;
+  double work_ = 0;
 };
 
 }  // namespace

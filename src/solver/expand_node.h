@@ -39,12 +39,14 @@ struct SearchPart {
   SearchPart(ChoiceProblem given, Lift given_lift, int64_t top)
       : core(std::move(given)), lift(std::move(given_lift)), ascent(core, top) {
     num_values = ascent.first_value(core.num_variables());
+    for (const ChoiceProblem::Pair& pair : core.pairs) num_cells += pair.cost.size();
   }
 
   ChoiceProblem core;
   Lift lift;
   DualAscent ascent;
   int num_values;
+  size_t num_cells = 0;
 };
 
 struct SearchNode {
@@ -76,6 +78,7 @@ struct Expanded {
   FoundChoice best;  // without values if none was found
   std::vector<SearchNode> children;
   std::optional<SearchNode> open;  // the node, if the deadline ended the work
+  double work = 0;                 // rounds of the ascent times the problem's cells
 };
 
 Expanded ExpandNode(SearchNode node, const ExpandOptions& options);

@@ -15,10 +15,6 @@
 namespace tofu {
 namespace {
 
-// Additions for a part after bounds that leave a gap. Equal tables, of which there are
-// many, count once.
-constexpr double kLateEliminationWork = 3e9;
-
 // Solves the parts of a core one at a time, and keeps track of their sum.
 class PartsSearch {
  public:
@@ -57,6 +53,7 @@ class PartsSearch {
     result.status = SolveStatus::kInfeasible;
     result.bound = options_.top;
     result.nodes = nodes_;
+    result.work = work_;
     return result;
   }
 
@@ -80,7 +77,8 @@ class PartsSearch {
     BranchOptions options;
     options.top = top;
     options.max_nodes = options_.max_nodes;
-    options.elimination_work = kLateEliminationWork;
+    options.max_work = options_.max_work;
+    options.elimination_work = options_.late_elimination_work;
     options.threads = options_.threads;
     options.deadline = DeadlineOf(i);
     options.on_progress = [&](const std::vector<int>* values, int64_t bound) {
@@ -94,6 +92,7 @@ class PartsSearch {
     };
     result = BranchAndBound(core, options);
     nodes_ += result.nodes;
+    work_ += result.work;
     return result;
   }
 
@@ -159,6 +158,7 @@ class PartsSearch {
   SolveResult Conclude(bool done) {
     SolveResult result;
     result.nodes = nodes_;
+    result.work = work_;
     result.values = Values();
     if (result.values.empty() && !problem_.domain.empty()) {
       result.bound = Bound();
@@ -185,6 +185,7 @@ class PartsSearch {
   std::vector<BranchResult> found_;  // [part]
   std::vector<int> values_;          // of the whole core
   int64_t nodes_ = 0;
+  double work_ = 0;
   int64_t best_told_ = kForbidden;
   int64_t bound_told_ = -1;
   bool stopped_ = false;

@@ -45,8 +45,13 @@ struct SolveOptions {
   Deadline deadline = Deadline::max();
   int threads = 1;
   int64_t max_nodes = std::numeric_limits<int64_t>::max();  // per part
+  // Rounds of the ascent times the cells of a part, over all nodes.
+  double max_work = std::numeric_limits<double>::infinity();
   // Additions for a part before any bounds: a thirtieth of a second.
   double elimination_work = 4e7;
+  // The same after bounds that leave a gap. Equal tables, of which there are many, count
+  // once.
+  double late_elimination_work = 3e9;
   int64_t top = kForbidden;     // only choices that cost less are of interest
   SolveCache* cache = nullptr;  // shared by problems that resemble each other; null: none
   // Called with every better choice or bound, and often with neither. Returning false
@@ -67,6 +72,7 @@ struct SolveResult {
   int64_t cost = kForbidden;
   int64_t bound = 0;
   int64_t nodes = 0;
+  double work = 0;  // as in max_work, of all parts
 };
 
 SolveResult Solve(const ChoiceProblem& problem, const SolveOptions& options);

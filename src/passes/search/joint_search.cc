@@ -23,6 +23,10 @@ constexpr int kMaxRefinements = 40;
 constexpr int kMaxTradingSteps = 3;
 // Additions for one elimination where few rounds are left, or fewer do not do.
 constexpr double kKnownWork = 4e8;
+// What branching may take where no elimination does, of all rounds together, in rounds
+// of the solver's ascent times cells: a third of a second.
+constexpr double kRefineWork = 2e8;
+constexpr int64_t kRefineNodes = 1;  // in a round
 // The gap above which that is hopeless: too many profiles would be left.
 constexpr double kMaxRestrictedGap = 0.005;
 
@@ -102,8 +106,12 @@ class JointSearch {
       if (!is_new && (round > 0 || options_.known == nullptr)) return;
       result_.known = searcher_->KnownOf(exact);
       SearchResult found = SearchHarder(&options);
+      // Nothing that costs less is left, or the problem is too large.
+      result_.lower_bound =
+          std::max(result_.lower_bound, std::min(found.lower_bound, Best()));
       if (found.status == EliminateStatus::kTooBig) return;
-      result_.lower_bound = std::max(result_.lower_bound, found.lower_bound);
+      options.max_work -= found.work;
+      if (options.max_work <= 0) return;
       chosen_ = found.cuts;
       ExactProfiles seen = exact;
       if (searcher_->TellApart(chosen_, &seen) || found.cost > Best()) continue;
@@ -111,15 +119,19 @@ class JointSearch {
     }
   }
 
-  // By a larger elimination, once a smaller one does not do.
+  // By a larger elimination once a smaller one does not do, and then by branching.
   SearchResult SearchHarder(SearchOptions* options) {
+    if (options->max_nodes > 0) options->top = Best();
     SearchResult found = searcher_->Search(given_, *options);
-    if (found.status == EliminateStatus::kTooBig &&
-        options->elimination_work < kKnownWork) {
+    if (found.status != EliminateStatus::kTooBig || options->max_nodes > 0) return found;
+    if (options->elimination_work < kKnownWork) {
       options->elimination_work = kKnownWork;
-      found = searcher_->Search(given_, *options);
+    } else {
+      options->max_nodes = kRefineNodes;
+      options->max_work = kRefineWork;
+      options->late_elimination_work = kKnownWork;
     }
-    return found;
+    return SearchHarder(options);
   }
 
   // False if the problem is too large.

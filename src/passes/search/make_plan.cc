@@ -20,6 +20,48 @@ void TellClasses(const PlanRequest& request, const CoarseGraph& coarse) {
   if (request.on_pass) request.on_pass("coalesce", DumpClasses(request.graph, coarse));
 }
 
+// The plan of these parts in this order. Where it is quick, it only tells how cheap a
+// plan may be.
+Plan FindInOrder(const PlanRequest& request, const CoarseGraph& merged, bool may_be_whole,
+                 const std::vector<int>& parts, bool is_quick) {
+  KnownProfiles known;
+  RecursiveOptions options = OptionsOf(request, merged, nullptr, may_be_whole);
+  options.parts = parts;
+  options.may_reorder = false;
+  options.is_quick = is_quick;
+  options.known = &known;
+  Plan plan = SearchRecursively(request.graph, request.table, merged, options);
+  plan = ReleaseTimesteps(request, merged, may_be_whole, std::move(plan));
+  if (is_quick) return SweepReleased(request, merged, may_be_whole, std::move(plan));
+  return ReleaseElementwise(request, merged, may_be_whole, std::move(plan), &known);
+}
+
+// The cheapest plan of any order of the parts: which one that is depends on what is
+// released. Others than the request's are searched in full only where that may pay.
+Plan FindInOrders(const PlanRequest& request, const CoarseGraph& merged,
+                  bool may_be_whole) {
+  const RecursiveOptions options = OptionsOf(request, merged, nullptr, may_be_whole);
+  Plan best = FindInOrder(request, merged, may_be_whole, options.parts, false);
+  const PassCallback no_pass;
+  ProgressCallback on_progress;
+  if (request.on_progress) {
+    on_progress = [&](const SearchProgress&) {
+      request.on_progress({"other orders of the parts", best.cost(), best.lower_bound()});
+    };
+  }
+  const PlanRequest quiet{request.graph, request.table, request.groups, request.options,
+                          request.start, no_pass,       on_progress};
+  for (const std::vector<int>& parts : OtherOrders(options)) {
+    for (const bool is_quick : {true, false}) {
+      if (best.cost() == 0 || IsPast(DeadlineOf(request))) return best;
+      Plan plan = FindInOrder(quiet, merged, may_be_whole, parts, is_quick);
+      if (plan.cost() >= best.cost()) break;
+      best = std::move(plan);
+    }
+  }
+  return best;
+}
+
 // The stages that find a plan where tensors may stay whole, or may not. Within a memory
 // limit the plan may need more, which `peak` tells.
 Plan FindPlan(const PlanRequest& request, bool may_be_whole, int64_t* peak) {
@@ -36,12 +78,7 @@ Plan FindPlan(const PlanRequest& request, bool may_be_whole, int64_t* peak) {
     *peak = PeakTileBytes(request, merged, plan);
     return plan;
   }
-  KnownProfiles known;
-  RecursiveOptions options = OptionsOf(request, merged, nullptr, may_be_whole);
-  options.known = &known;
-  Plan plan = SearchRecursively(request.graph, request.table, merged, options);
-  plan = ReleaseTimesteps(request, merged, may_be_whole, std::move(plan));
-  return ReleaseElementwise(request, merged, may_be_whole, std::move(plan), &known);
+  return FindInOrders(request, merged, may_be_whole);
 }
 
 // The plan without whole tensors; nothing if none fits the limit.

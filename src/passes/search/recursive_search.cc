@@ -90,8 +90,6 @@ Plan SearchParts(const Graph& graph, const StrategyTable& table,
 Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
                        const CoarseGraph& coarse, const RecursiveOptions& options) {
   Plan best = SearchParts(graph, table, coarse, options);
-  if (options.method != Method::kImproved || !IsNothingGiven(options.given)) return best;
-  // Nested tiles differ with the order of unequal parts; ties stay with the given one.
   // Other orders are searched in full only where a quick search of them finds more.
   RecursiveOptions other = options;
   KnownProfiles known;
@@ -102,21 +100,33 @@ Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
       options.on_progress({"other orders of the parts", best.cost(), best.lower_bound()});
     };
   }
-  std::sort(other.parts.begin(), other.parts.end());
-  for (int tried = 1; options.may_reorder && tried < kMaxPartOrders; ++tried) {
+  for (const std::vector<int>& parts : OtherOrders(options)) {
     if (best.cost() == 0 || IsPast(options.deadline)) break;
-    if (other.parts != options.parts) {
-      for (const bool is_quick : {true, false}) {
-        other.is_quick = is_quick;
-        Plan plan = SearchParts(graph, table, coarse, other);
-        if (plan.cost() >= best.cost()) break;
-        best = std::move(plan);
-        if (options.known != nullptr) *options.known = known;
-      }
+    other.parts = parts;
+    for (const bool is_quick : {true, false}) {
+      other.is_quick = is_quick;
+      Plan plan = SearchParts(graph, table, coarse, other);
+      if (plan.cost() >= best.cost()) break;
+      best = std::move(plan);
+      if (options.known != nullptr) *options.known = known;
     }
-    if (!std::next_permutation(other.parts.begin(), other.parts.end())) break;
   }
   return best;
+}
+
+std::vector<std::vector<int>> OtherOrders(const RecursiveOptions& options) {
+  std::vector<std::vector<int>> orders;
+  if (!options.may_reorder || options.method != Method::kImproved ||
+      !IsNothingGiven(options.given)) {
+    return orders;
+  }
+  std::vector<int> parts = options.parts;
+  std::sort(parts.begin(), parts.end());
+  for (int tried = 1; tried < kMaxPartOrders; ++tried) {
+    if (parts != options.parts) orders.push_back(parts);
+    if (!std::next_permutation(parts.begin(), parts.end())) break;
+  }
+  return orders;
 }
 
 std::vector<int> PrimeFactors(int workers) {

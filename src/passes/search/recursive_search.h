@@ -39,6 +39,10 @@ namespace tofu {
 Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
                        const CoarseGraph& coarse, const RecursiveOptions& options);
 
+// Orders of unequal parts that a plan may have instead of the options' own, as far as
+// they are tried. Nested tiles differ with the order; ties stay with the options' own.
+std::vector<std::vector<int>> OtherOrders(const RecursiveOptions& options);
+
 // The prime factors of `workers`, largest first.
 std::vector<int> PrimeFactors(int workers);
 

@@ -51,15 +51,18 @@ Plan SweepUnmerged(const PlanRequest& request, const CoarseGraph& merged,
   return SearchRecursively(request.graph, request.table, fine, sweep);
 }
 
+// Whether a release may save anything.
+bool MayRelease(const PlanRequest& request, const CoarseGraph& merged, const Plan& plan) {
+  return ReleasesMerges(request.options.mode) && plan.cost() > 0 &&
+         !IsPast(DeadlineOf(request)) && !HasTimesteps(merged) &&
+         !CountsOperators(request, merged);
+}
+
 }  // namespace
 
 Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
                         bool may_be_whole, Plan plan, KnownProfiles* known) {
-  if (!ReleasesMerges(request.options.mode) || plan.cost() == 0 ||
-      IsPast(DeadlineOf(request)) || HasTimesteps(merged) ||
-      CountsOperators(request, merged)) {
-    return plan;
-  }
+  if (!MayRelease(request, merged, plan)) return plan;
   if (request.on_progress) {
     request.on_progress(
         {"releasing element-wise operators", plan.cost(), plan.lower_bound()});
@@ -84,6 +87,14 @@ Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
   Plan released = DecideReleased(request, merged, some, may_be_whole, swept, known);
   TellRelease(request, plan, released);
   return released.cost() < plan.cost() ? released : plan;
+}
+
+Plan SweepReleased(const PlanRequest& request, const CoarseGraph& merged,
+                   bool may_be_whole, Plan plan) {
+  if (!MayRelease(request, merged, plan)) return plan;
+  const CoarseGraph fine = UnmergedClasses(request, may_be_whole);
+  Plan swept = SweepUnmerged(request, merged, fine, may_be_whole, plan);
+  return swept.cost() < plan.cost() ? swept : plan;
 }
 
 Plan ReleaseAgain(const PlanRequest& request, const CoarseGraph& merged,

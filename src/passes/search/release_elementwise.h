@@ -27,6 +27,11 @@ Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
 Plan ReleaseAgain(const PlanRequest& request, const CoarseGraph& merged,
                   bool may_be_whole, const Plan& plan, KnownProfiles* known);
 
+// The plan with each step decided again, with nothing merged, if that is cheaper: what a
+// release finds before it decides the steps together.
+Plan SweepReleased(const PlanRequest& request, const CoarseGraph& merged,
+                   bool may_be_whole, Plan plan);
+
 }  // namespace tofu
 
 #endif  // TOFU_PASSES_SEARCH_RELEASE_ELEMENTWISE_H_

@@ -229,18 +229,21 @@ struct KindProfiles {
 };
 
 EliminateResult Branch(const SearchProblem& search, const std::vector<int>& parts,
-                       const SearchOptions& options, SolveCache* cache) {
+                       const SearchOptions& options, SolveCache* cache, double* work) {
   SolveOptions solve;
   solve.deadline = options.eliminate.deadline;
   solve.max_nodes = options.max_nodes;
   solve.top = options.top;
   solve.elimination_work = options.elimination_work;
+  solve.late_elimination_work = options.late_elimination_work;
+  solve.max_work = options.max_work;
   solve.cache = cache;
   SolveResult solved = options.memory == nullptr
                            ? Solve(search.problem(), solve)
                            : Solve(search.Limited(*options.memory, parts), solve);
   EliminateResult result;
   result.lower_bound = solved.bound;
+  *work = solved.work;
   if (solved.cost >= kForbidden) return result;
   result.status = solved.status == SolveStatus::kOptimal ? EliminateStatus::kOptimal
                                                          : EliminateStatus::kFeasible;
@@ -277,9 +280,10 @@ SearchResult PartitionSearcher::Search(const ClassCuts& given,
   SearchProblem search(coarse_, given, options, TablesOf(options.ordered));
   if (!search.Make()) return search.is_late() ? Hurry(given, options) : result;
   const ChoiceProblem& problem = search.problem();
-  EliminateResult solved = options.method == SolveBy::kBranch
-                               ? Branch(search, parts_, options, &solve_cache_)
-                               : Eliminate(problem, options.eliminate, &cache_);
+  EliminateResult solved =
+      options.method == SolveBy::kBranch
+          ? Branch(search, parts_, options, &solve_cache_, &result.work)
+          : Eliminate(problem, options.eliminate, &cache_);
   if (options.method == SolveBy::kGreedy && solved.status != EliminateStatus::kTooBig) {
     // The mode's optimum still bounds what the greedy choice finds.
     solved.values = DecideGreedily(problem, search.LargestFirst(graph_));

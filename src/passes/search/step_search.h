@@ -82,7 +82,9 @@ struct SearchOptions {
   int64_t max_nodes = 1;                // of kBranch
   int64_t top = kForbidden;             // only what costs less counts; of kBranch
   const MemoryLimit* memory = nullptr;  // null: no limit; only of kBranch
-  double elimination_work = SolveOptions().elimination_work;  // of kBranch
+  double elimination_work = SolveOptions().elimination_work;            // of kBranch
+  double late_elimination_work = SolveOptions().late_elimination_work;  // the same
+  double max_work = SolveOptions().max_work;                            // the same
   // Steps whose order is decided. If they are not all, patterns are chosen, and the cost
   // is a bound (patterns.h).
   size_t ordered = Cuts::kMaxSteps;
@@ -102,6 +104,7 @@ struct SearchResult {
   int64_t cost = 0;  // of all steps given and decided
   int64_t lower_bound = 0;
   int num_variables = 0;
+  double work = 0;  // of kBranch (solve.h)
 };
 
 // Searches of one graph over the same steps, which share cached results.

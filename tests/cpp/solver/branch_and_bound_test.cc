@@ -32,6 +32,25 @@ TEST(BranchAndBound, FindsTheLeastCostOfCoresThatWereNotReduced) {
   EXPECT_GT(branched, 2);
 }
 
+TEST(BranchAndBound, ALimitOfWorkEndsItWithABound) {
+  int stopped = 0;
+  for (int seed = 1; seed <= 600; ++seed) {
+    const ChoiceProblem core = RandomCore(seed);
+    if (core.infeasible) continue;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    BranchOptions options;
+    options.root_rounds = 1;
+    options.max_work = 1;
+    const BranchResult result = BranchAndBound(core, options);
+    ASSERT_LE(result.bound, LeastCost(core));
+    ASSERT_LE(result.nodes, 1) << "the root takes more than that";
+    if (result.done) continue;
+    ++stopped;
+    ASSERT_GE(result.work, options.max_work);
+  }
+  EXPECT_GT(stopped, 2);
+}
+
 TEST(BranchAndBound, OnlyWhatIsCheaperThanTheTopIsFound) {
   for (int seed = 1; seed <= 200; ++seed) {
     const ChoiceProblem core = RandomCore(seed);
