@@ -170,7 +170,7 @@ def _joins(contexts: Sequence[mx.Context]) -> bool:
 
 
 def _has_gpu(contexts: Sequence[mx.Context]) -> bool:
-    return any(context.device_type != "cpu" for context in contexts)
+    return any(context.device_type == "gpu" for context in contexts)
 
 
 def _check(
