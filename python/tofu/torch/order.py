@@ -20,16 +20,16 @@ WINDOW = 48
 def arranged(
     calls: Sequence[Group],
     fetches: Mapping[str, Group],
-    late: Container[str] = (),
     window: int = WINDOW,
+    late: Container[str] = (),
 ) -> list[Group]:
     """Reorders calls so that they need few exchanges.
 
     Args:
         calls: in an order in which they can run.
         fetches: all fetches by name.
-        late: the names of calls that overtake no other, as memory is kept for them.
         window: number of calls to look ahead; 1: their order stays.
+        late: the names of calls that overtake no other, as memory is kept for them.
     """
     state = _State({call.name for call in calls}, fetches)
     left = list(calls)

@@ -293,7 +293,7 @@ class Program:
         graph = self.graph
         groups = [graph.calls[o.name] for o in reordered(operators) if o.name in graph.calls]
         late = {operator.name for operator in operators if operator.repeats}
-        calls = arranged(groups, graph.fetches, late)
+        calls = arranged(groups, graph.fetches, late=late)
         batches = batched(self._tasks(calls, set(fetches)), len(calls))
         steps: list[Planned] = []
         for number, group in enumerate([*calls, None]):

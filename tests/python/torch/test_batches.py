@@ -179,5 +179,15 @@ def test_a_module_needs_fewer_exchanges(four_ranks, monkeypatch) -> None:
     plan = tofu.torch.plan(model, inputs, mesh=(2, 2))
     mesh = init_device_mesh("cpu", (2, 2))
     few = exchanges(Program(plan, mesh))
-    monkeypatch.setattr("tofu.torch.rank_program.arranged", lambda calls, fetches: list(calls))
+    monkeypatch.setattr("tofu.torch.rank_program.arranged", lambda calls, _, late: list(calls))
     assert sum(few) < sum(exchanges(Program(plan, mesh)))
+
+
+def test_late_calls_overtake_no_others() -> None:
+    names = ("a", "far", "b", "again")
+    calls = [Group(name, {0: k}, set(), 0) for k, name in enumerate(names)]
+    fetches = {"fetch": Group("fetch", {0: 9}, {"a"}, 8)}
+    calls[1].reads, calls[2].reads, calls[3].reads = {"fetch"}, {"a"}, {"a"}
+    assert [call.name for call in arranged(calls, fetches)] == ["a", "b", "again", "far"]
+    kept = arranged(calls, fetches, late={"again"})
+    assert [call.name for call in kept] == ["a", "b", "far", "again"]

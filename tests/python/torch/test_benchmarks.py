@@ -41,3 +41,11 @@ def test_all_ways_are_counted(run, capsys) -> None:
     model, _ = MODELS["gpt"](torch.float32)
     assert sent["FSDP2 (formula)"] == 3 * 3 * sum(p.nbytes for p in model.parameters())
     assert 0 < sent["search, with replication"] <= sent["search"]
+
+
+def test_models_train_as_the_whole(run, capsys) -> None:
+    pytest.importorskip("transformers")
+    rows = run("torch_models")
+    assert [row["model"] for row in rows] == ["gpt2", "lstm"]
+    assert all(row["loss"] < 1e-5 and row["gradient"] < 1e-4 and row["bytes"] > 0 for row in rows)
+    assert "| gpt2 | text | " in capsys.readouterr().out
