@@ -1,0 +1,203 @@
+"""Trains for long, and against odds: memory, time and equality after thousands of steps.
+
+    python scripts/soak.py steps 10000          # bytes in use as steps go by
+    python scripts/soak.py batches 200          # the same, with that many batch sizes, twice
+    python scripts/soak.py contexts 16 64 128   # a few steps over that many contexts
+    python scripts/soak.py switched 12          # tofu turned on and off every other step
+    python scripts/soak.py full FOLDER          # checkpoints on a small file system that fills up
+
+Each prints a line for each of its figures, and ends with status 1 where one is wrong. Set
+MXNET_ENGINE_TYPE or MXNET_EXEC_BULK_EXEC_* to try them under other engines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+
+import tofu
+
+FEATURES, WORKERS, SAMPLES = 64, 4, 5
+# Growth between the last two samples that is none, in bytes.
+FLAT = 2**20
+EQUAL = 1e-10  # in float64
+FILLED = 2**26  # the most to write to a file system that should be small
+
+
+class _Use(ctypes.Structure):
+    """What glibc's mallinfo2 returns."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in (*"abcd", "mapped", *"ef", "used", *"gh"))
+
+
+def bytes_in_use() -> int:
+    """Bytes that malloc has handed out."""
+    for _ in range(2):  # what the engine's threads hold is freed later
+        gc.collect()
+        mx.nd.waitall()
+    look = ctypes.CDLL(None).mallinfo2
+    look.restype = _Use
+    use = look()
+    return int(use.used + use.mapped)
+
+
+class Training:
+    """A small net with a Trainer; no gradient of it is zero, which Adam would make noise of."""
+
+    def __init__(self) -> None:
+        mx.random.seed(1)
+        self.net = gluon.nn.HybridSequential(prefix="net_")
+        with self.net.name_scope():
+            self.net.add(gluon.nn.Dense(128, in_units=FEATURES, activation="tanh"))
+            self.net.add(gluon.nn.BatchNorm(in_channels=128), gluon.nn.Dense(16, in_units=128))
+        self.net.initialize(mx.init.Xavier())
+        self.net.cast("float64")
+        self.net.hybridize()
+        self.trainer = gluon.Trainer(self.net.collect_params(), "adam")
+
+    def step(self, rows: int) -> float:
+        """Train on a batch of that many examples; return the loss."""
+        drawn = np.random.RandomState(rows).normal(size=(2, rows, FEATURES))
+        data, target = (mx.nd.array(each, dtype="float64") for each in drawn)
+        with autograd.record():
+            loss = ((self.net(data) - target[:, :16]) ** 2).mean()
+        loss.backward()
+        self.trainer.step(1)
+        return float(loss.asscalar())
+
+
+def steps(counts: list[int]) -> bool:
+    """Whether memory is flat over that many steps."""
+    (count,) = counts
+    training, used = Training(), []
+    for number in range(1, count + 1):
+        training.step(32)
+        if number % max(1, count // SAMPLES) == 0:
+            used.append(bytes_in_use())
+            print(f"step {number:,}: {used[-1]:,} bytes in use")
+    return used[-1] - used[-2] < FLAT
+
+
+def batches(counts: list[int]) -> bool:
+    """Whether memory after all batch sizes is the same a second time."""
+    (count,) = counts
+    training, used = Training(), []
+    for turn in range(3):
+        for rows in range(WORKERS, WORKERS + count):
+            training.step(rows)
+        used.append(bytes_in_use())
+        print(f"turn {turn + 1} of {count} batch sizes: {used[-1]:,} bytes in use")
+    return used[-1] - used[-2] < FLAT
+
+
+def contexts(counts: list[int]) -> bool:
+    """Whether runs over so many contexts equal the serial run."""
+    are_equal = True
+    for count in counts:
+        tofu.disable()
+        training = Training()
+        expected = [training.step(2 * count) for _ in range(3)]
+        tofu.enable(workers=count, device="cpu", log="quiet")
+        before, begin, training = bytes_in_use(), time.process_time(), Training()
+        found = [training.step(2 * count) for _ in range(3)]
+        seconds = time.process_time() - begin
+        size = bytes_in_use() - before
+        print(f"{count} contexts: {seconds:.1f} s of processor time, {size:,} bytes", end=", ")
+        are_equal &= _are_equal(found, expected)
+    return are_equal
+
+
+def switched(counts: list[int]) -> bool:
+    """Whether a run that turns tofu off and on equals the serial run."""
+    (count,) = counts
+    tofu.disable()
+    training = Training()
+    expected = [training.step(30) for _ in range(count)]
+    training, found = Training(), []
+    for number in range(count):
+        if number % 4 == 0:
+            tofu.enable(workers=3, device="cpu", log="quiet")
+        if number % 4 == 2:
+            tofu.disable()
+        found.append(training.step(30))
+    return _are_equal(found, expected)
+
+
+def full(folder: Path) -> bool:
+    """Whether checkpoints outlive a full disk, and training goes on."""
+    training, is_right = Training(), True
+    saves: dict[str, Callable[[str], Any]] = {
+        "parameters": training.net.save_parameters,
+        "states": training.trainer.save_states,
+    }
+    training.step(8)
+    for name, save in saves.items():
+        save(str(folder / name))
+    old = {name: (folder / name).read_bytes() for name in saves}
+    _fill(folder / "filler")
+    training.step(8)
+    for name, save in saves.items():
+        try:
+            save(str(folder / name))
+            is_right = False
+            print(f"{name}: saved on a full disk")
+        except (mx.MXNetError, OSError) as error:
+            is_whole = (folder / name).read_bytes() == old[name]
+            is_right &= is_whole
+            print(f"{name}: {type(error).__name__}; the old file is whole: {is_whole}")
+    (folder / "filler").unlink()
+    training.step(8)
+    for name, save in saves.items():
+        save(str(folder / name))
+    left = sorted(path.name for path in folder.iterdir())
+    print(f"saved when there is room again; the folder has {', '.join(left)}")
+    return is_right and left == sorted(saves)
+
+
+def _fill(path: Path) -> None:
+    block = bytes(4096)
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(FILLED // len(block)):
+            try:
+                file.write(block)
+            except OSError:
+                return
+    raise SystemExit(f"{path.parent} has room for {FILLED:,} bytes; expected a small file system")
+
+
+def _are_equal(found: list[float], expected: list[float]) -> bool:
+    largest = max(abs(a - b) / abs(b) for a, b in zip(found, expected))
+    print(f"losses differ by at most {largest:.1e} of the serial run's")
+    return largest < EQUAL
+
+
+PARTS = {"steps": steps, "batches": batches, "contexts": contexts, "switched": switched}
+
+
+def main() -> None:
+    """Run one part; the exit status is 1 where a figure is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("part", choices=[*PARTS, "full"])
+    parser.add_argument("arguments", nargs="+", metavar="COUNT|FOLDER")
+    given = parser.parse_args()
+    tofu.enable(workers=WORKERS, device="cpu", log="quiet")
+    if given.part == "full":
+        is_right = full(Path(given.arguments[0]))
+    else:
+        is_right = PARTS[given.part]([int(each) for each in given.arguments])
+    print("as it should be" if is_right else "WRONG")
+    sys.exit(not is_right)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The soak's parts, with small counts."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+import tofu
+
+
+@pytest.fixture
+def soak(import_script):
+    module = import_script("soak")
+    tofu.enable(workers=module.WORKERS, device="cpu", log="quiet")
+    yield module
+    tofu.disable()
+
+
+@pytest.mark.parametrize(
+    ("part", "counts", "lines"),
+    [("steps", [10], 5), ("batches", [3], 3), ("contexts", [2, 5], 2), ("switched", [6], 1)],
+)
+def test_each_part_is_right_and_prints_its_figures(soak, capsys, part, counts, lines):
+    assert soak.PARTS[part](counts)
+    assert capsys.readouterr().out.count("\n") == lines
+
+
+def test_what_grows_or_differs_is_seen(soak, monkeypatch, capsys):
+    used = iter(range(0, 10 * 2**24, 2**24))
+    monkeypatch.setattr(soak, "bytes_in_use", lambda: next(used))
+    assert not soak.steps([10])
+    losses = iter(range(1, 99))
+    monkeypatch.setattr(soak.Training, "step", lambda *_: next(losses))
+    assert not soak.switched([4])
+    capsys.readouterr()
+
+
+def test_a_full_disk_is_one_that_fills_up(soak, tmp_path, monkeypatch):
+    """Here nothing is full, which must not pass as right."""
+    monkeypatch.setattr(soak, "_fill", lambda path: path.write_bytes(b""))
+    assert not soak.full(tmp_path)
