@@ -109,10 +109,14 @@ class Recorder:
 
     def watch(self) -> None:
         """Count the blocks that tofu partitions and refuses."""
-        from tofu.gluon.session import messages
+        from tofu.gluon.session import block_report, messages
 
-        for name in ("partitioned", "serial", "eager"):
-            setattr(messages, name, self._watched(name, getattr(messages, name)))
+        for module, name, kind in (
+            (block_report, "partitioned", "partitioned"),
+            (messages, "serial", "serial"),
+            (messages, "check_eager", "eager"),
+        ):
+            setattr(module, name, self._watched(kind, getattr(module, name)))
 
     def _watched(self, kind: str, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)

@@ -27,3 +27,28 @@ def test_what_is_missing_is_named(files, text, tmp_path):
     assert done.returncode == 2
     assert text in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_the_plugin_finds_what_it_watches(import_script, monkeypatch):
+    """The functions of tofu that tell of blocks, whose arguments it reads."""
+    pytest.importorskip("mxnet")
+    from tofu.gluon.session import block_report, messages
+
+    plugin = import_script("_mxnet_tests_plugin")
+    recorder = next(
+        each for each in vars(plugin).values() if isinstance(each, type) and hasattr(each, "watch")
+    )
+    for module, name in ((block_report, "partitioned"), (messages, "serial")):
+        monkeypatch.setattr(module, name, lambda *args, **options: None)
+    monkeypatch.setattr(messages, "check_eager", lambda *args: None)
+    watching = recorder.__new__(recorder)
+    watching._blocks = []
+    watching.watch()
+    block_report.partitioned("net", None, 3, None, first=True)
+    messages.serial("net", "it prints", None)
+    messages.check_eager("net", "hybridize it", None)
+    assert [(each["kind"], each["reason"]) for each in watching._blocks] == [
+        ("partitioned", ""),
+        ("serial", "it prints"),
+        ("eager", "not hybridized"),
+    ]
