@@ -52,7 +52,7 @@ class _Marks:
         with self.marked():
             yield
 
-    def apply(self, function: Callable[..., Any], preserve: bool, *given: Any) -> Any:
+    def apply(self, function: Callable[..., Any], _preserve: bool, *given: Any) -> Any:
         """Takes the place of the autograd function of checkpoints with use_reentrant=True."""
         trained = any(isinstance(each, torch.Tensor) and each.requires_grad for each in given)
         if not trained:  # torch then finds no gradients inside, and warns
