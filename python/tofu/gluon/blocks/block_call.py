@@ -62,14 +62,14 @@ def call(original: Callable[..., Any]) -> Callable[..., Any]:
 def _tell(block: Any, args: Any, outputs: Any, session: Session) -> None:
     state, depth = session.state, session.state.depth
     touched, depth.touched = depth.touched, False
-    advice = ""
-    if touched and block not in state.eager:
-        state.eager.add(block)
-        advice = _advice(block, session)
+    is_new = touched and block not in state.eager
+    advice = _advice(block, session) if is_new else ""
     share = ""
     if depth.partitioned and (advice or depth.untraced):
         share = _share(block, args, outputs, depth.partitioned)
     block_report.tell_call(block.name or type(block).__name__, advice, share, session)
+    if is_new:  # not after an error, which every call raises
+        state.eager.add(block)
 
 
 def _uses_parameters_eagerly(block: Any, args: Any) -> bool:

@@ -11,6 +11,7 @@ extra attributes of a partitioned graph.
 from __future__ import annotations
 
 import dis
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -126,7 +127,7 @@ def _kept_values(prop: Any, inputs: int) -> list[str]:
         operator = prop.create_operator(mx.cpu(), [[1]] * inputs, ["float32"] * inputs)
     except Exception:  # it may need other shapes and raise anything; then we cannot tell
         return []
-    code = type(operator).forward.__code__
+    code = inspect.unwrap(type(operator).forward).__code__
     return sorted({i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"})
 
 
