@@ -1,14 +1,16 @@
 """What the papers state of their measurements, and whether the simulation agrees.
 
 Each statement reads the raw data of a figure's or table's script and says "holds", or what was
-found instead. Those of SoyBean are in _soybean_statements.py.
+found instead. Those of SoyBean are in _soybean_statements.py, those of searches and plans in
+_plan_statements.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
+from _plan_statements import PLAN_CHECKS, observations
 from _soybean_statements import CHECKS
 
 __all__ = ["VERDICTS", "check_statements", "verdict"]
@@ -94,12 +96,19 @@ def check_statements(documents: Mapping[str, Document]) -> Iterator[tuple[str, s
         key = "mode" if name == "figure10" else "system"
         rows = {(row["model"], row[key]): row for row in documents[name]["rows"]}
         for statement, problems in statements:
-            found = problems(rows)
-            yield statement, "; ".join(found) if found else HOLDS
-    for name, others in CHECKS.items():
-        for statement, check in others if name in documents else ():
-            found = check(documents[name]["rows"])
-            yield statement, "; ".join(found) if found else HOLDS
+            yield statement, _told(problems(rows))
+    for name, own in CHECKS.items():
+        for statement, check in own if name in documents else ():
+            yield statement, _told(check(documents[name]["rows"]))
+    for name, of_plans in PLAN_CHECKS.items():
+        for statement, judge in of_plans if name in documents else ():
+            yield statement, _told(judge(documents[name]))
+    for statement, found in observations(documents["figure11"]) if "figure11" in documents else ():
+        yield statement, _told(found)
+
+
+def _told(found: Sequence[str]) -> str:
+    return "; ".join(found) if found else HOLDS
 
 
 def _rate(rows: Rows, model: str, system: str) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import html
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,16 +32,26 @@ SCRIPTS = (
     "table1", "table2", "table3", "figure8", "figure9", "figure10", "figure11",
     "soybean", "soybean8", "soybean9", "soybean10", "tensoropt", "tensoropt7",
 )  # fmt: skip
+# Script -> the page that has its numbers beside the paper's, and the section of it.
+TABLES = {
+    "table1": ("table1.md", ""), "table2": ("table2.md", ""), "table3": ("systems.md", "Table 3"),
+    "figure10": ("figure10.md", ""), "soybean": ("soybean.md", "Worked example"),
+    "tensoropt": ("tensoropt.md", ""),
+}  # fmt: skip
+PAPERS = {"soybean": "SoyBean", "tensoropt": "TensorOpt"}
 HEAD = "<tr><th>verdict</th><th>statement</th><th>found</th></tr>"
 STYLE = """pre { overflow-x: auto; background: var(--panel); border: 1px solid var(--line);
   border-radius: 5px; padding: .7rem; font: 13px/1.4 ui-monospace, monospace; }
-.picture { background: #fff; border-radius: 5px; } img { max-width: 100%; height: auto; }
+.picture { background: #fff; border-radius: 5px; width: fit-content; max-width: 100%; }
+.number { text-align: right; } h3 { font-size: 1rem; margin: 1.2rem 0 0; }
+img { max-width: 100%; height: auto; }
 h2 { font-size: 1.1rem; margin-top: 2rem; } .verdict { white-space: nowrap; font-weight: 600; }
 .holds { color: var(--good); } .differs { color: var(--other); }
 .not-measured, .unsaid { color: var(--faint); font-weight: 400; }
 """
 WHOLE = ("table2",)  # of sizes alone: as quick without reduced models
 FAILED = "failed"
+_MARK = re.compile(r"\*\*(.+?)\*\*|`(.+?)`")
 UNSAID = "says nothing"  # a reduced model of a statement
 SYSTEMS = ("table3", "figure8", "figure9")  # of _systems.py
 SOYBEAN = ("soybean8", "soybean9", "soybean10")  # of _soybean.py
@@ -72,19 +83,49 @@ def read_texts(folder: Path) -> dict[str, str]:
         elif raw.is_file() and name in SOYBEAN:
             found[name] = _soybean.to_text(json.loads(raw.read_text(encoding="utf-8")))
         elif raw.is_file():
-            found[name] = f"The numbers beside the paper's are in {name.rstrip('7')}.md."
+            found[name] = ""
     return found
+
+
+def read_tables(folder: Path, name: str) -> Iterator[tuple[str, str]]:
+    """The tables of the page about a script, as Markdown has them, under their headings.
+
+    Of a page with a section for the script, also what follows the table: the setting. Empty in a
+    folder that a run has filled: what the scripts printed is then all there is.
+    """
+    page, section = TABLES.get(name, ("", ""))
+    if not page or not (folder / page).is_file():
+        return
+    text = (folder / page).read_text(encoding="utf-8")
+    for part in re.split(r"^## ", text, flags=re.MULTILINE):
+        heading, _, rest = part.partition("\n")
+        blocks = rest.split("\n\n") if section in heading else []
+        tables = [k for k, block in enumerate(blocks) if block.lstrip().startswith("|")]
+        if tables and not heading.startswith("# "):
+            yield "heading", heading
+        for k in tables:
+            yield "table", blocks[k].strip()
+            if section and k + 1 < len(blocks):
+                yield "note", " ".join(blocks[k + 1].split())
+
+
+def title_of(name: str) -> str:
+    """What a script makes: "Table 1", "SoyBean, Figure 8"."""
+    word, number = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
+    if word not in PAPERS:
+        return f"{word.capitalize()} {number}"
+    return f"{PAPERS[word]}, Figure {number}" if number else PAPERS[word]
 
 
 def page(folder: Path, printed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The parts of the page: ("title", "statements", "text" or "picture", content)."""
     documents: dict[str, Any] = {}
-    for name in (*SYSTEMS, "figure10", *SOYBEAN):
+    for name in SCRIPTS:
         raw = folder / f"{name}.json"
         if raw.is_file():
             documents[name] = json.loads(raw.read_text(encoding="utf-8"))
     yield "title", "The papers' tables and figures"
-    reduced = any(document["reduced"] for document in documents.values())
+    reduced = any(document.get("reduced") for document in documents.values())
     about = "reduced models, which say nothing of the statements" if reduced else "the full models"
     found = list(check_statements(documents))
     verdicts = [UNSAID if reduced else verdict(each) for _, each in found]
@@ -93,10 +134,12 @@ def page(folder: Path, printed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     lines = [f"{each}|{said}|{why}" for each, (said, why) in zip(verdicts, found)]
     yield "statements", "\n".join([f"{held}. Simulated p2.8xlarge, {about}.", *lines])
     for name, text in printed.items():
-        yield "title", name
+        yield "title", title_of(name)
         if (folder / f"{name}.svg").is_file():
             yield "picture", f"{name}.svg"
-        yield "text", text
+        yield from read_tables(folder, name)
+        if text:
+            yield "text", text
 
 
 def to_markdown(parts: Sequence[tuple[str, str]]) -> str:
@@ -111,6 +154,10 @@ def to_markdown(parts: Sequence[tuple[str, str]]) -> str:
             lines += [*(f"| {' | '.join(line.split('|'))} |" for line in rest), ""]
         elif kind == "picture":
             lines += [f"![{content}]({content})", ""]
+        elif kind == "heading":
+            lines += [f"### {content}", ""]
+        elif kind in ("table", "note"):
+            lines += [content, ""]
         else:
             lines += ["```", content.rstrip("\n"), "```", ""]
     return "\n".join(lines)
@@ -136,9 +183,26 @@ def to_html(parts: Sequence[tuple[str, str]]) -> str:
             lines.append("</table></div>")
         elif kind == "picture":
             lines.append(f'<p class="picture"><img src="{safe}" alt="{safe}"></p>')
+        elif kind == "heading":
+            lines.append(f"<h3>{safe}</h3>")
+        elif kind == "note":
+            lines.append(f"<p>{safe}</p>")
+        elif kind == "table":
+            lines += ['<div class="wide"><table>', *_table_rows(safe), "</table></div>"]
         else:
             lines.append(f"<pre>{safe}</pre>")
     return "\n".join(lines) + "\n"
+
+
+def _table_rows(table: str) -> Iterator[str]:
+    """The rows of a table of Markdown, whose texts are HTML already."""
+    split = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+    head, kinds, *body = split
+    sides = [" class=number" * kind.endswith(":") for kind in kinds]
+    for tag, cells in [("th", head), *(("td", row) for row in body)]:
+        shown = [_MARK.sub(lambda found: f"<b>{found[1] or found[2]}</b>", cell) for cell in cells]
+        marked = "".join(f"<{tag}{side}>{cell}</{tag}>" for side, cell in zip(sides, shown))
+        yield f"<tr>{marked}</tr>"
 
 
 def _verdict_row(found: str, said: str, why: str) -> str:

@@ -168,6 +168,145 @@ def test_swapping_against_placement(scripts, share, found):
     assert next(why for text, why in said.items() if "48-53%" in text) == found
 
 
+def test_tables_beside_the_papers_numbers_are_on_the_page(scripts, tmp_path, monkeypatch):
+    (tmp_path / "table3.json").write_text(json.dumps(table3(1.0)))
+    (tmp_path / "table1.json").write_text(json.dumps({"reduced": False, "cells": []}))
+    (tmp_path / "table1.md").write_text("# Table 1\n\n| a | `b` |\n| --- | --: |\n| **<** | 2 |\n")
+    (tmp_path / "systems.md").write_text(
+        "# Systems\n\n| no | no |\n\n"
+        "## Table 3: rates\n\n| c |\n| --- |\n| 3 |\n\nThe\nsetting.\n\nMore.\n"
+    )
+    monkeypatch.setattr(sys, "argv", ["paper.py", "--page", str(tmp_path)])
+    scripts["paper"].main()
+    page, markdown = ((tmp_path / f"paper.{kind}").read_text() for kind in ("html", "md"))
+    assert "<tr><td><b>&lt;</b></td><td class=number>2</td></tr>" in page
+    assert "<h3>Table 3: rates</h3>" in page and "<p>The setting.</p>" in page
+    assert "### Table 3: rates\n\n| c |\n| --- |\n| 3 |\n\nThe setting.\n" in markdown
+    assert "More." not in page and "| no |" not in markdown
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("figure10", "Figure 10"), ("soybean8", "SoyBean, Figure 8"), ("tensoropt", "TensorOpt")],
+)
+def test_titles(scripts, name, title):
+    assert scripts["paper"].title_of(name) == title
+
+
+@pytest.fixture(scope="module")
+def plan_checks(import_script):
+    checks = import_script("_plan_statements").PLAN_CHECKS
+    return {said: check for own in checks.values() for said, check in own}
+
+
+def cell(variant, *seconds):
+    return {"model": "rnn", "variant": variant, "seconds": seconds}
+
+
+def test_statements_of_the_tables_of_searches(plan_checks):
+    faster = plan_checks["Table 1: the search is faster with recursion than without"]
+    slow, fast = cell("with coarsening", 3.0, 9.0, 2.0), cell("with recursion", 1.0)
+    assert faster({"cells": [slow, fast, cell("ours")]}) == []
+    same = {"cells": [slow, cell("with recursion", 3.0)]}
+    assert faster(same) == ["rnn: 3.00 s instead of 3.00 s"]
+    assert faster({"cells": [fast, cell("with coarsening")]}) == []  # none within the limit
+    near = plan_checks["Table 2: weights take what the paper says, within 2%"]
+    rows = [{"model": name, "ours_gib": 1.0, "paper_gib": paper} for name, paper in ("a1", "b2")]
+    for row_of in rows:
+        row_of["paper_gib"] = float(row_of["paper_gib"])
+    assert near({"rows": rows}) == ["b: 1.00 GiB, the paper 2.0"]
+
+
+def plan_of(name, seconds, held=1):
+    return {"name": name, "step_seconds": seconds, "held_bytes": held * 2**30}
+
+
+def frontier(**changes):
+    """A row of tensoropt.py with which all statements hold."""
+    whole = {"data-parallel": {"fits": False}, "ours": None, "tofu": {"step_seconds": 3.0}}
+    row_of = {
+        "model": "rnn",
+        "frontier": [plan_of("least", 4.0), plan_of("fastest", 2.0, 2)],
+        "rivals": [
+            plan_of("data-parallel", 9.0, 9), plan_of("tofu", 5.0), plan_of("optcnn", 2.0, 2),
+            plan_of("mesh-tensorflow", 3.0, 3),
+        ],
+        "workers": [
+            {**whole, "workers": 4},
+            {**whole, "workers": 8, "ours": plan_of("", 3.0)},
+            {
+                "workers": 16, "ours": plan_of("", 2.0), "tofu": {"step_seconds": 3.5},
+                "data-parallel": {"fits": True},
+            },
+        ],
+    }  # fmt: skip
+    return {"rows": [{**row_of, **changes}]}
+
+
+def test_statements_of_frontiers(plan_checks, import_script):
+    names = [said for said, _ in import_script("_plan_statements").PLAN_CHECKS["tensoropt"]]
+    assert [plan_checks[said](frontier()) for said in names] == [[]] * len(names)
+    reduced = frontier(workers=frontier()["rows"][0]["workers"][:1])
+    lacks = ["not measured over 8 and 16 workers"]
+    assert [plan_checks[said](reduced) for said in names[-2:]] == [lacks, lacks]
+    flat = [plan_of("least", 2.02), plan_of("fastest", 2.0)]
+    rivals = [
+        plan_of("data-parallel", 1.0), plan_of("tofu", 2.0), plan_of("optcnn", 3.0),
+        plan_of("mesh-tensorflow", 1.0, 2),
+    ]  # fmt: skip
+    workers = frontier()["rows"][0]["workers"]
+    other = {
+        "workers": 8, "ours": plan_of("", 6.0), "tofu": {"step_seconds": 7.0},
+        "data-parallel": {"fits": True},
+    }  # fmt: skip
+    wrong = frontier(frontier=flat, rivals=rivals, workers=[workers[0], other, workers[2]])
+    assert [plan_checks[said](wrong) for said in names] == [
+        ["rnn: 1.50 times"],
+        ["rnn: 1.00 times"],
+        ["rnn: 0.50 times"],
+        ["rnn: another takes more", "rnn: another holds more"],
+        ["rnn: more memory saves 1% of the time"],
+        ["rnn: ours 8, data parallelism 8"],
+        ["rnn: 3.00"],
+        ["rnn: 0.50 of it"],
+    ]
+
+
+def test_statements_of_sizes_and_links(plan_checks, import_script):
+    def document_of(**points):
+        parts = {"small": "size", "large": "size", "no RDMA": "across hosts"}
+        return {
+            "rows": [
+                {"name": name, "part": parts.get(name, ""), "frontier": [point], "turning": None}
+                for name, point in points.items()
+            ]
+        }
+
+    names = [said for said, _ in import_script("_plan_statements").PLAN_CHECKS["tensoropt7"]]
+    agreed = {
+        "small": plan_of("", 1.0), "large": plan_of("", 1.0, 2), "no RDMA": plan_of("", 4.0),
+        "4 x RDMA": plan_of("", 2.0), "PCIe": plan_of("", 9.0), "NVLink": plan_of("", 3.0),
+    }  # fmt: skip
+    assert [plan_checks[said](document_of(**agreed)) for said in names] == [[]] * 4
+    wrong = {
+        **agreed, "small": plan_of("", 1.0, 3), "4 x RDMA": plan_of("", 3.0),
+        "NVLink": plan_of("", 6.0),
+    }  # fmt: skip
+    found = [plan_checks[said](document_of(**wrong)) for said in names]
+    assert found == [["3.0 GiB", "2.0 GiB"], [], ["0.75 of it"], ["0.67 of the time"]]
+
+
+def test_figure11s_observations_are_statements(scripts):
+    seen = [
+        {"text": "Blocks differ.", "holds": True, "evidence": ["All."]},
+        {"text": "Groups agree.", "holds": False, "evidence": ["Group 1: no.", "Group 2: no."]},
+    ]
+    assert list(scripts["_statements"].check_statements({"figure11": {"observations": seen}})) == [
+        ("Figure 11: blocks differ", "holds"),
+        ("Figure 11: groups agree", "Group 1: no; Group 2: no"),
+    ]
+
+
 @pytest.mark.slow
 def test_the_smallest_models_make_a_whole_page(run_script, tmp_path):
     """What `make paper SMOKE=1` does, but for figures of the same scripts with more models."""
