@@ -76,10 +76,11 @@ def html_page(
     header: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
+    lead: str = "",
     picture: str = "",
     notes: Iterable[str] = (),
 ) -> str:
-    """A self-contained page: a picture, which is HTML, a table, and notes below it."""
+    """A self-contained page: a sentence, a picture, which is HTML, a table, and notes below it."""
 
     def cells(tag: str, texts: Sequence[str]) -> str:
         return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
@@ -91,7 +92,8 @@ def html_page(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{name}</title><style>{PALETTE}{PAGE_STYLE}</style></head>\n"
-        f"<body><h1>{name}</h1>\n{picture}<div class='wide'><table>"
+        f"<body><h1>{name}</h1>\n{f'<p>{html.escape(lead)}</p>' if lead else ''}{picture}"
+        "<div class='wide'><table>"
         f"<tr>{cells('th', header)}</tr>\n{body}\n</table></div>\n"
         f"{f'<ul>{listed}</ul>' if listed else ''}</body></html>\n"
     )

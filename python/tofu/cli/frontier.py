@@ -201,14 +201,43 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
     header, rows = _rows(kept, rivals, turning)
     if form == "html":
         picture = draw("", kept, rivals, turning)
-        changes = ["", *map(changed, kept, kept[1:]), *[""] * len(rivals)]
+        changes = ["", *map(changed, kept, kept[1:]), *["of another system"] * len(rivals)]
         rows = [(*row, change) for row, change in zip(rows, changes)]
         header = (*header, "changes against the plan above")
-        return html_page(f"Frontier of {target}", header, rows, picture=picture)
+        return html_page(
+            f"Frontier of {target}", header, rows, lead=_lead(kept, points), picture=picture,
+            notes=[_CUTS],
+        )  # fmt: skip
     lines = table(header, rows, right=(0, 1, 2))
     if any(point.is_proven for point in points):
         lines.append(_COMPLETE)
     return "\n".join(lines) + "\n"
+
+
+_CUTS = (
+    "After the name of a tensor stands the dimension that each step cuts now; - leaves it whole at "
+    "that step."
+)
+
+
+def _lead(kept: Sequence[Point], points: Sequence[Point]) -> str:
+    """The first sentence of the page."""
+    ends = [(format_bytes(point.held_bytes), _cost_text(point)) for point in (kept[0], kept[-1])]
+    over = f"over {kept[0].plan.workers} workers"
+    found = f"One plan {over} has the least of both: {ends[0][0]} on a worker and {ends[0][1]}."
+    if len(kept) > 1:
+        found = (
+            f"{len(kept)} plans {over}, of which none has less than another of both: from "
+            f"{ends[0][0]} on a worker and {ends[0][1]} to {ends[1][0]} and {ends[1][1]}."
+        )
+    is_complete = any(point.is_proven for point in points)
+    return found + f" {_COMPLETE.capitalize()}." * is_complete
+
+
+def _cost_text(point: Point) -> str:
+    if point.step_seconds is None:
+        return f"{format_bytes(point.plan.total_bytes)} communicated in a step"
+    return f"{format_seconds(point.step_seconds)} for a step"
 
 
 def _record(point: Point, turning: Optional[Point]) -> dict[str, Any]:

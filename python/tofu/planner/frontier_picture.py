@@ -6,7 +6,7 @@ import html
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from tofu.plans.plan import format_bytes, format_seconds
 from tofu.tables import PALETTE
@@ -20,6 +20,10 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 110, 170, 44, 64
 _TICKS = 6
 _LINE = 16  # height of a label, in pixels
 _LETTER = 7.2  # width of one
+_LETTERS_UP, _LETTERS_DOWN = 11, 4  # of a label's base line
+_DOT, _GAP = 5, 9  # a dot's radius, and how far its label stands from its centre
+# Places that are tried for a label: how far from each other, and to the side.
+_STEP, _AWAY = 4, (0, 40, 80, 120)
 _NEAR = 2  # times what the frontier's plans take: rivals up to here are drawn
 _FAR = 8  # above this ratio of largest to least, an axis is logarithmic
 _STYLE = """svg { font: 12px system-ui, sans-serif; } text { fill: var(--text); }
@@ -46,7 +50,9 @@ def draw(
         _line(chart, kept),
         *(_dot(chart, point, "kept") for point in kept),
         *(_dot(chart, point, "rival") for point in near),
-        *_labels(chart, near, turning, _far_away(chart, [p for p in rivals if p not in near])),
+        *_labels(
+            chart, kept, near, turning, _far_away(chart, [p for p in rivals if p not in near])
+        ),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -56,6 +62,9 @@ def _is_near(point: Point, kept: Sequence[Point]) -> bool:
     """Whether a rival can be seen beside the frontier without making that a dot."""
     most = max(each.held_bytes for each in kept), max(each.cost for each in kept)
     return point.held_bytes <= _NEAR * most[0] and point.cost <= _NEAR * most[1]
+
+
+_Place = tuple[float, float]
 
 
 class _Axis:
@@ -182,45 +191,102 @@ def _far_away(chart: _Chart, points: Sequence[Point]) -> list[tuple[float, str, 
 
 def _labels(
     chart: _Chart,
+    kept: Sequence[Point],
     rivals: Sequence[Point],
     turning: Optional[Point],
     margin: Sequence[tuple[float, str, str]],
 ) -> Iterator[str]:
-    """The names of rivals and of the turning point, moved up or down where they would overlap.
+    """The names of rivals and of the turning point, beside their dots where there is room.
 
     margin: lines that stand in the right margin.
     """
-    named = [(point, point.name, "rival") for point in rivals]
+    named = [(dot, ", ".join(names), "rival") for dot, names in _together(chart, rivals)]
     if turning is not None:
-        named.append((turning, "turning point", "kept"))
+        named.append((chart.place(turning), "turning point", "kept"))
     begin = _WIDTH - _RIGHT + 8
-    taken: list[tuple[float, float, float]] = [(begin, y, _RIGHT) for y, _, _ in margin]
+    taken = [_Box(begin, y, _RIGHT) for y, _, _ in margin]
     yield from (_text(begin, y, text, "start", kind) for y, text, kind in margin)
-    for point, name, kind in sorted(named, key=lambda each: chart.y(each[0].cost)):
-        at, down = chart.place(point)
-        wide = len(name) * _LETTER
-        x = at + 9 if kind == "rival" else at - 9 - wide  # the line goes on to the right
-        y = next(y for y in _around(down + 4) if _is_free(x, y, wide, taken))
-        taken.append((x, y, wide))
-        if kind == "rival" and abs(y - down - 4) > _LINE / 2:
-            yield f'<path class="lead" d="M{at:.1f} {down:.1f}L{x - 2:.1f} {y - 4:.1f}"/>'
-        yield _text(x, y, name, "start", kind)
+    line = list(map(chart.place, kept))
+    taken += [_Box(x - _DOT, y + _DOT, 2 * _DOT) for x, y in [*line, *map(chart.place, rivals)]]
+    lines = list(zip(line, line[1:]))
+    for dot, name, kind in sorted(named, key=lambda each: each[0][1]):
+        box, lead = _room(dot, len(name) * _LETTER, taken, lines)
+        taken.append(box)
+        if lead is not None:
+            lines.append((dot, lead))
+            yield f'<path class="lead" d="M{dot[0]:.1f} {dot[1]:.1f}L{lead[0]:.1f} {lead[1]:.1f}"/>'
+        yield _text(box.x, box.y, name, "start", kind)
 
 
-def _around(y: float) -> Iterator[float]:
-    """Places for a label, the nearest first; within the axes, or below the last of them."""
-    for distance in range(_HEIGHT):
-        for place in (y + distance, y - distance):
-            if _TOP <= place <= _HEIGHT - _BOTTOM - 6:
-                yield place
-    yield from itertools.count(_HEIGHT)
+def _together(chart: _Chart, points: Sequence[Point]) -> list[tuple[_Place, list[str]]]:
+    """Dots with the names of all plans whose dots cannot be told from them."""
+    found: list[tuple[_Place, list[str]]] = []
+    for point in points:
+        x, y = chart.place(point)
+        near = [names for (a, b), names in found if abs(a - x) < _DOT and abs(b - y) < _DOT]
+        if near:
+            near[0].append(point.name)
+        else:
+            found.append(((x, y), [point.name]))
+    return found
 
 
-def _is_free(x: float, y: float, wide: float, taken: Sequence[tuple[float, float, float]]) -> bool:
-    return not any(
-        abs(y - other) < _LINE and x < begin + width and begin < x + wide
-        for begin, other, width in taken
+class _Box(NamedTuple):
+    """Where a label stands: where its text begins, its base line, its width."""
+
+    x: float
+    y: float
+    width: float
+
+    def meets(self, other: _Box) -> bool:
+        """Whether two labels overlap."""
+        return (
+            abs(self.y - other.y) < _LINE
+            and self.x < other.x + other.width
+            and other.x < self.x + self.width
+        )
+
+    def is_crossed(self, begin: _Place, end: _Place) -> bool:
+        """Whether a line runs through the label."""
+        low, high = 0.0, 1.0
+        sides = ((self.x, self.x + self.width), (self.y - _LETTERS_UP, self.y + _LETTERS_DOWN))
+        for start, stop, (least, most) in zip(begin, end, sides):
+            if start == stop:
+                if not least <= start <= most:
+                    return False
+                continue
+            ends = sorted(((least - start) / (stop - start), (most - start) / (stop - start)))
+            low, high = max(low, ends[0]), min(high, ends[1])
+        return low <= high
+
+
+def _room(
+    dot: _Place, width: float, taken: Sequence[_Box], lines: Sequence[tuple[_Place, _Place]]
+) -> tuple[_Box, Optional[_Place]]:
+    """The nearest free place for the label of a dot, and where its line ends, if any."""
+    ways = itertools.product(range(-_HEIGHT, _HEIGHT, _STEP), _AWAY, (1, -1))
+    for down, away, side in sorted(ways, key=lambda way: (abs(way[0]) + way[1], -way[2])):
+        begin = dot[0] + side * (_GAP + away)
+        box = _Box(begin if side > 0 else begin - width, dot[1] + 4 + down, width)
+        is_far = away > 0 or abs(down) > _LINE / 2
+        lead = (begin - 2 * side, box.y - 4) if is_far else None
+        if _is_free(box, taken, lines) and (lead is None or _is_clear(dot, lead, taken)):
+            return box, lead
+    return _Box(dot[0] + _GAP, dot[1] + 4, width), None
+
+
+def _is_free(box: _Box, taken: Sequence[_Box], lines: Sequence[tuple[_Place, _Place]]) -> bool:
+    is_inside = box.x >= _LEFT + 3 and _TOP + _LETTERS_UP <= box.y <= _HEIGHT - _BOTTOM - 6
+    return (
+        is_inside
+        and not any(map(box.meets, taken))
+        and not any(box.is_crossed(begin, end) for begin, end in lines)
     )
+
+
+def _is_clear(dot: _Place, lead: _Place, taken: Sequence[_Box]) -> bool:
+    """Whether a line from a dot to its label runs through no label; it may pass dots."""
+    return not any(box.is_crossed(dot, lead) for box in taken if box.width > 2 * _DOT)
 
 
 def _text(x: float, y: float, text: str, anchor: str, kind: str = "") -> str:
