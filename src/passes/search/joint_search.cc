@@ -15,7 +15,7 @@ constexpr size_t kMaxAlternatives = 512;
 constexpr int64_t kMaxCells = int64_t{1} << 20;
 constexpr int64_t kMaxNodes = 16;
 // Profiles per class, nodes of their problem, and rounds to find those still wanted.
-constexpr size_t kMaxProfiles = 1 << 11;
+constexpr size_t kMaxProfiles = 1 << 12;
 constexpr int64_t kProfileNodes = 4;
 constexpr int kMaskRounds = 48;
 // Rounds in which profiles are told apart, and the most steps that may trade places.

@@ -116,6 +116,14 @@ def test_every_operator_of_a_training_graph_is_described(name):
     assert {f"update:{key}" for key in parameters} <= set(heads)
 
 
+@pytest.mark.whole
+def test_a_plan_over_a_thousand_workers_has_a_bound():
+    """Some classes of its convolutions have more than 2,048 profiles in ten steps."""
+    graph = models.build("alexnet", models.find("alexnet").batch_size).training_graph()
+    plan = _core.plan(strategy_table(graph)[0], workers=1024)
+    assert 0.9 * plan.total_bytes < plan.lower_bound_bytes < plan.total_bytes
+
+
 @pytest.mark.parametrize("workers", [2, 8])
 @pytest.mark.parametrize("name", STRUCTURES.values())
 def test_every_model_is_planned(name, workers):
