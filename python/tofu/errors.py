@@ -57,7 +57,7 @@ class PlanError(TofuError, ValueError):
 
 
 class GradientError(TofuError, RuntimeError):
-    """A gradient was read after its memory was used for something else."""
+    """A gradient is not there: its memory was used for something else, or it is of a gradient."""
 
 
 class ConnectionLostError(TofuError, RuntimeError):

@@ -339,6 +339,34 @@ def test_autograd_grad_of_what_is_not_in_the_graph(two):
         autograd.grad(loss, [other.net[0].weight.data()])
 
 
+def test_a_gradient_of_a_gradient_is_an_error(two):
+    """A penalty on the gradient of a weight or an input would count for nothing."""
+    steps, inputs = Steps(), data()
+    inputs.attach_grad()
+    weight = steps.net[0].weight
+    with autograd.record():
+        loss = steps.net(inputs * 2).sum()
+        for asked, name in ((weight.data(), f"parameter {weight.name}"), (inputs, "an array")):
+            with pytest.raises(GradientError, match=f"the gradient of {name} comes from a part"):
+                autograd.grad(loss, [asked], create_graph=True)
+
+
+def test_a_gradient_of_a_gradient_beside_a_partitioned_block(two):
+    """A gradient that does not come from the net."""
+
+    def run():
+        steps, scale = Steps(), mx.nd.array([3.0])
+        scale.attach_grad()
+        with autograd.record():
+            heads = [steps.net(data()), mx.nd.sin(scale)]
+            (slope,) = autograd.grad(heads, [scale], create_graph=True, retain_graph=True)
+            penalty = (slope * slope).sum()
+        penalty.backward()
+        return [scale.grad]
+
+    assert_same(run(), plainly(run))
+
+
 def test_an_interrupted_call_delivers_nothing_later(two):
     steps = Steps()
     steps.forward().backward()

@@ -27,6 +27,7 @@ __all__ = [
     "free_dropped",
     "in_graph",
     "inputs_of",
+    "pass_by",
     "record_function",
     "write_gradient",
 ]
@@ -194,9 +195,28 @@ def in_graph(array: Any) -> bool:
 
 def inputs_of(array: Any) -> set[str]:
     """The names of the variables in the recorded graph that computes an array."""
+    symbol = _graph_of(array)
+    return set() if symbol is None else set(symbol.list_inputs())
+
+
+def pass_by(heads: Sequence[Any], sources: set[str], marks: set[str]) -> bool:
+    """Whether an operator that reads a mark computes some head from a source, all variables."""
+    for head in heads:
+        symbol = _graph_of(head)
+        for output in () if symbol is None else symbol.get_internals():
+            children = output.get_children()
+            if children is None or marks.isdisjoint(children.list_outputs()):
+                continue
+            if not sources.isdisjoint(output.list_inputs()):
+                return True
+    return False
+
+
+def _graph_of(array: Any) -> Optional[Any]:
+    """The recorded graph that computes an array, if there is one."""
     handle = ctypes.c_void_p()
     if _LIB.MXAutogradGetSymbol(array.handle, ctypes.byref(handle)) != 0:
-        return set()
+        return None
     from mxnet.symbol import Symbol
 
-    return set(Symbol(handle).list_inputs())
+    return Symbol(handle)

@@ -9,12 +9,13 @@ deliver meanwhile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from mxnet import autograd
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
+from tofu.errors import GradientError
 from tofu.gluon.session import autograd_hooks
 from tofu.gluon.session.session import active
 from tofu.gluon.session.state import Parts, State
@@ -44,19 +45,30 @@ def after_backward(state: State) -> None:
 def grad(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap autograd.grad: also differentiate with respect to tiled parameters and tiles."""
 
-    def _grad(heads: Any, variables: Any, *args: Any, **kwargs: Any) -> Any:
+    def _grad(
+        heads: Any,
+        variables: Any,
+        head_grads: Any = None,
+        retain_graph: Optional[bool] = None,
+        create_graph: bool = False,
+        train_mode: bool = True,
+    ) -> Any:
+        options = (head_grads, retain_graph, create_graph, train_mode)
         session = active()
+        listed = [heads] if isinstance(heads, NDArray) else heads
         asked = [variables] if isinstance(variables, NDArray) else list(variables)
         asked = [getattr(array, "tofu_tile", array) for array in asked]
         owners = _owners(session.state, asked) if session is not None else []
+        if session is not None and create_graph:
+            _check_gradients_of_gradients(session.state, listed, asked, owners)
         if session is None or not any(owner is not None for owner in owners):
-            return original(heads, variables, *args, **kwargs)
+            return original(heads, variables, *options)
         # Without the lock, another thread's backward call could free these recordings.
         with session.state.calls.lock:
             return _grad_of_tiles(
                 session.state,
-                lambda arrays: original(heads, arrays, *args, **kwargs),
-                [heads] if isinstance(heads, NDArray) else heads,
+                lambda arrays: original(heads, arrays, *options),
+                listed,
                 list(zip(asked, owners)),
             )
 
@@ -86,6 +98,28 @@ def _grad_of_tiles(
         gradients[0] if owner is None else _result(array, owner, gradients, delivered)
         for (array, owner), gradients in zip(asked, gradients_of_each)
     ]
+
+
+def _check_gradients_of_gradients(
+    state: State, heads: Sequence[Any], asked: Sequence[Any], owners: Sequence[Any]
+) -> None:
+    """Raise GradientError if a gradient comes out of a recording.
+
+    Autograd knows no gradient of it, and would leave out what the script computes with it.
+    """
+    with state.calls.lock:
+        sentinels = set().union(*map(autograd_hooks.inputs_of, _sentinels(state, heads)))
+        for array, owner in zip(asked, owners) if sentinels else ():
+            known = set() if owner is not None else autograd_hooks.inputs_of(array)
+            if owner is None and not autograd_hooks.pass_by(heads, known, sentinels):
+                continue
+            name = "an array" if owner is None else f"parameter {owner.name}"
+            raise GradientError(
+                f"autograd.grad: create_graph=True, but the gradient of {name} comes from a "
+                "partitioned block and has no gradient itself; expected create_graph=False. For "
+                "gradients of gradients run the block whole: without tofu, or never hybridized "
+                "and with TOFU_HYBRIDIZE=0"
+            )
 
 
 def _owners(state: State, arrays: Sequence[Any]) -> list[Any]:
