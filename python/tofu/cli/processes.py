@@ -107,7 +107,7 @@ def run_processes(
     return status
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Process:
     """One process of a run.
 
@@ -194,12 +194,9 @@ class _Group:
     def wait(self) -> int:
         """Wait for all workers, or for the first process that fails; the exit status."""
         while True:
-            for each in self._processes:
-                status = each.process.poll()
-                if status:
-                    message = f"tofu: {each.name} {_describe(status)}; ending the others"
-                    click.echo(message, err=True)
-                    return status if status > 0 else 128 - status
+            failed = {each: status for each in self._processes if (status := each.process.poll())}
+            if failed:
+                return _tell(failed)
             workers = (each.process for each in self._processes if each.role == "worker")
             if all(process.poll() is not None for process in workers):
                 break
@@ -210,6 +207,16 @@ class _Group:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 each.process.wait(max(0.0, until - time.monotonic()))
         return 0
+
+
+def _tell(failed: Mapping[_Process, int]) -> int:
+    """Say which processes have failed; the exit status. A signal comes first: it is no effect."""
+    cause, *effects = sorted(failed, key=lambda each: failed[each] > 0)
+    told = [f"{each.name} {_describe(failed[each])}" for each in (cause, *effects)]
+    rest = f" ({', '.join(told[1:])})" if effects else ""
+    click.echo(f"tofu: {told[0]}; ending the others{rest}", err=True)
+    status = failed[cause]
+    return status if status > 0 else 128 - status
 
 
 def _ending_with(launcher: int) -> Callable[[], None]:

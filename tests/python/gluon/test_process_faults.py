@@ -90,6 +90,27 @@ def cause(session, role, fault, worker):
         os.kill(pid, signal.Signals[f"SIG{number}"])
 
 
+@contextlib.contextmanager
+def launched(folder, line):
+    """A started launcher and the file with what all its processes say; ends them all."""
+    told = folder / "told"
+    with told.open("w") as out:
+        launcher = subprocess.Popen(
+            line,
+            cwd=folder,
+            env=environment(**LIMITS),
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield launcher, told
+    finally:
+        for pid in members(launcher.pid):
+            os.kill(pid, signal.SIGKILL)
+        launcher.wait()
+
+
 def wait_until(condition, seconds):
     until = time.monotonic() + seconds
     while not condition() and time.monotonic() < until:
@@ -105,17 +126,7 @@ def test_all_end_soon_with_an_error(tmp_path, role, fault, stage, text):
         if os.geteuid() or not shutil.which("ip") or not shutil.which("nsenter"):
             pytest.skip("network namespaces need root, ip and nsenter")
         line = [*NAMESPACE, *line]
-    told = tmp_path / "told"
-    with told.open("w") as out:
-        launcher = subprocess.Popen(
-            line,
-            cwd=tmp_path,
-            env=environment(**LIMITS),
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
+    with launched(tmp_path, line) as (launcher, told):
         reached = tmp_path / "reached"
         if role != "worker":
             assert wait_until(reached.exists, START_S), told.read_text()
@@ -128,7 +139,46 @@ def test_all_end_soon_with_an_error(tmp_path, role, fault, stage, text):
         assert ended, (members(launcher.pid), told.read_text())
         assert launcher.returncode != 0, told.read_text()
         assert re.search(text, told.read_text()), told.read_text()
-    finally:
-        for pid in members(launcher.pid):
-            os.kill(pid, signal.SIGKILL)
-        launcher.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "stage",
+    [each if each == "step" else pytest.param(each, marks=pytest.mark.whole) for each in STAGES],
+)
+def test_training_ends_while_its_launcher_is_stopped(tmp_path, stage):
+    """A launcher that stands still only watches; when it goes on, it tells how the run ended."""
+    line = [*LAUNCH, str(FILE), str(tmp_path), stage, "elsewhere"]
+    with launched(tmp_path, line) as (launcher, told):
+        assert wait_until((tmp_path / "reached").exists, START_S), told.read_text()
+        os.kill(launcher.pid, signal.SIGSTOP)
+        (tmp_path / "done").touch()
+        ended = wait_until(lambda: set(members(launcher.pid)) == {launcher.pid}, END_S)
+        assert ended, (members(launcher.pid), told.read_text())
+        assert (tmp_path / "net.states").exists()
+        os.kill(launcher.pid, signal.SIGCONT)
+        assert wait_until(lambda: launcher.poll() is not None, END_S), told.read_text()
+        assert launcher.returncode == 0, told.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["KILL", "TERM"])
+def test_a_stopped_launcher_hides_no_fault(tmp_path, fault):
+    """The other worker ends by itself, within the limit; the launcher tells why when it goes on."""
+    line = [*LAUNCH, str(FILE), str(tmp_path), "step", "elsewhere"]
+    with launched(tmp_path, line) as (launcher, told):
+        reached = tmp_path / "reached"
+        assert wait_until(reached.exists, START_S), told.read_text()
+        os.kill(launcher.pid, signal.SIGSTOP)
+        os.kill(int(reached.read_text()), signal.Signals[f"SIG{fault}"])
+
+        def has_ended():
+            lines = [line for pid, line in members(launcher.pid).items() if pid != launcher.pid]
+            return not any(str(FILE) in line for line in lines)
+
+        assert wait_until(has_ended, END_S), (members(launcher.pid), told.read_text())
+        os.kill(launcher.pid, signal.SIGCONT)
+        ended = wait_until(lambda: launcher.poll() is not None and not members(launcher.pid), END_S)
+        assert ended, (members(launcher.pid), told.read_text())
+        assert launcher.returncode != 0, told.read_text()
+        assert f"was ended by SIG{fault}; ending the others" in told.read_text()
