@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def load(target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]
     if target.endswith(".pt2"):
         return _saved(Path(target))
     where, colon, name = target.partition(":")
-    if not colon or not name:
+    if not colon or not name or where[:1] in ("", "."):
         raise ConfigError(f"{target}: {_EXPECTED}")
     if "" not in sys.path:
         sys.path.insert(0, "")
@@ -41,7 +42,7 @@ def load(target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]
 
 
 def _saved(path: Path) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-    if not path.is_file():
+    if not os.path.isfile(path):  # nor is a name that is too long
         raise ConfigError(f"{path}: no such file; {_EXPECTED}")
     try:
         program = torch.export.load(path)
