@@ -4,7 +4,10 @@
     python scripts/soak.py batches 200          # the same, with that many batch sizes, twice
     python scripts/soak.py contexts 16 64 128   # a few steps over that many contexts
     python scripts/soak.py switched 12          # tofu turned on and off every other step
+    python scripts/soak.py kvstores 10          # steps with every kvstore of one process
+    python scripts/soak.py threads 4            # that many threads, each trains a net
     python scripts/soak.py full FOLDER          # checkpoints on a small file system that fills up
+    python scripts/soak.py torn FOLDER          # checkpoints that end early, or are another net's
 
 Each prints a line for each of its figures, and ends with status 1 where one is wrong. Set
 MXNET_ENGINE_TYPE or MXNET_EXEC_BULK_EXEC_* to try them under other engines.
@@ -16,6 +19,7 @@ import argparse
 import ctypes
 import gc
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +34,9 @@ import tofu
 FEATURES, WORKERS, SAMPLES = 64, 4, 5
 # Growth between the last two samples that is none, in bytes.
 FLAT = 2**20
+LOOKS = 4
 EQUAL = 1e-10  # in float64
+TORN = 20  # places at which a checkpoint may end
 FILLED = 2**26  # the most to write to a file system that should be small
 
 
@@ -41,29 +47,33 @@ class _Use(ctypes.Structure):
 
 
 def bytes_in_use() -> int:
-    """Bytes that malloc has handed out."""
-    for _ in range(2):  # what the engine's threads hold is freed later
-        gc.collect()
-        mx.nd.waitall()
+    """Bytes that malloc has handed out: the least of some looks, as threads free some later."""
     look = ctypes.CDLL(None).mallinfo2
     look.restype = _Use
-    use = look()
-    return int(use.used + use.mapped)
+    found = []
+    for _ in range(LOOKS):
+        gc.collect()
+        mx.nd.waitall()
+        use = look()
+        found.append(int(use.used + use.mapped))
+        time.sleep(0.05)
+    return min(found)
 
 
 class Training:
     """A small net with a Trainer; no gradient of it is zero, which Adam would make noise of."""
 
-    def __init__(self) -> None:
+    def __init__(self, units: int = 128, **options: Any) -> None:
         mx.random.seed(1)
         self.net = gluon.nn.HybridSequential(prefix="net_")
         with self.net.name_scope():
-            self.net.add(gluon.nn.Dense(128, in_units=FEATURES, activation="tanh"))
-            self.net.add(gluon.nn.BatchNorm(in_channels=128), gluon.nn.Dense(16, in_units=128))
+            self.net.add(gluon.nn.Dense(units, in_units=FEATURES, activation="tanh"))
+            self.net.add(gluon.nn.BatchNorm(in_channels=units))
+            self.net.add(gluon.nn.Dense(16, in_units=units))
         self.net.initialize(mx.init.Xavier())
         self.net.cast("float64")
         self.net.hybridize()
-        self.trainer = gluon.Trainer(self.net.collect_params(), "adam")
+        self.trainer = gluon.Trainer(self.net.collect_params(), "adam", **options)
 
     def step(self, rows: int) -> float:
         """Train on a batch of that many examples; return the loss."""
@@ -133,6 +143,77 @@ def switched(counts: list[int]) -> bool:
     return _are_equal(found, expected)
 
 
+def kvstores(counts: list[int]) -> bool:
+    """Whether runs with every kvstore of one process equal the serial run."""
+    (count,) = counts
+    tofu.disable()
+    training = Training()
+    expected = [training.step(30) for _ in range(count)]
+    tofu.enable(workers=WORKERS, device="cpu", log="quiet")
+    are_equal = True
+    for kvstore in (None, "local", "device", mx.kv.create("local"), mx.kv.create("device")):
+        for on_kvstore in (None, False, True) if kvstore else (None,):
+            training = Training(kvstore=kvstore, update_on_kvstore=on_kvstore)
+            name = getattr(kvstore, "type", kvstore)
+            print(f"kvstore {name}, update_on_kvstore {on_kvstore}", end=": ")
+            are_equal &= _are_equal([training.step(30) for _ in range(count)], expected)
+    return are_equal
+
+
+def threads(counts: list[int]) -> bool:
+    """Whether nets that threads train at the same time equal one that is trained alone."""
+    (count,) = counts
+    made, found = [Training() for _ in range(count)], [list[float]() for _ in range(count)]
+
+    def train(number: int) -> None:
+        found[number] += [made[number].step(30) for _ in range(20)]
+
+    running = [threading.Thread(target=train, args=(number,)) for number in range(count)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    tofu.disable()
+    alone = Training()
+    expected = [alone.step(30) for _ in range(20)]
+    if any(len(each) != len(expected) for each in found):
+        return False  # an error of a thread, which Python has printed
+    return _are_equal([loss for each in found for loss in each], expected * count)
+
+
+def torn(folder: Path) -> bool:
+    """Whether checkpoints that end early, or are another net's, are errors that change nothing."""
+    tofu.disable()
+    training = Training()
+    expected = [training.step(8) for _ in range(TORN + 3)]
+    tofu.enable(workers=WORKERS, device="cpu", log="quiet")
+    training, other = Training(), Training(units=64)
+    found, refused = [training.step(8)], 0
+    paths = {name: folder / name for name in ("parameters", "states")}
+    training.net.save_parameters(str(paths["parameters"]))
+    training.trainer.save_states(str(paths["states"]))
+    whole = {name: path.read_bytes() for name, path in paths.items()}
+    for number in range(TORN):
+        for name, path in paths.items():
+            path.write_bytes(whole[name][: len(whole[name]) * number // TORN])
+        refused += _is_refused(training.net.load_parameters, paths["parameters"])
+        refused += _is_refused(training.trainer.load_states, paths["states"])
+        found.append(training.step(8))
+    other.net.save_parameters(str(paths["parameters"]))
+    refused += _is_refused(training.net.load_parameters, paths["parameters"])
+    found += [training.step(8), training.step(8)]
+    print(f"{refused} of {2 * TORN + 1} checkpoints are refused", end="; ")
+    return _are_equal(found, expected) and refused == 2 * TORN + 1
+
+
+def _is_refused(load: Callable[[str], Any], path: Path) -> bool:
+    try:
+        load(str(path))
+    except Exception:  # whatever MXNet, Gluon or pickle say
+        return True
+    return False
+
+
 def full(folder: Path) -> bool:
     """Whether checkpoints outlive a full disk, and training goes on."""
     training, is_right = Training(), True
@@ -181,18 +262,22 @@ def _are_equal(found: list[float], expected: list[float]) -> bool:
     return largest < EQUAL
 
 
-PARTS = {"steps": steps, "batches": batches, "contexts": contexts, "switched": switched}
+PARTS = {
+    "steps": steps, "batches": batches, "contexts": contexts, "switched": switched,
+    "kvstores": kvstores, "threads": threads,
+}  # fmt: skip
+OF_FILES = {"full": full, "torn": torn}
 
 
 def main() -> None:
     """Run one part; the exit status is 1 where a figure is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("part", choices=[*PARTS, "full"])
+    parser.add_argument("part", choices=[*PARTS, *OF_FILES])
     parser.add_argument("arguments", nargs="+", metavar="COUNT|FOLDER")
     given = parser.parse_args()
     tofu.enable(workers=WORKERS, device="cpu", log="quiet")
-    if given.part == "full":
-        is_right = full(Path(given.arguments[0]))
+    if given.part in OF_FILES:
+        is_right = OF_FILES[given.part](Path(given.arguments[0]))
     else:
         is_right = PARTS[given.part]([int(each) for each in given.arguments])
     print("as it should be" if is_right else "WRONG")

@@ -19,7 +19,14 @@ def soak(import_script):
 
 @pytest.mark.parametrize(
     ("part", "counts", "lines"),
-    [("steps", [10], 5), ("batches", [3], 3), ("contexts", [2, 5], 2), ("switched", [6], 1)],
+    [
+        ("steps", [10], 5),
+        ("batches", [3], 3),
+        ("contexts", [2, 5], 2),
+        ("switched", [6], 1),
+        ("kvstores", [2], 13),
+        ("threads", [2], 1),
+    ],
 )
 def test_each_part_is_right_and_prints_its_figures(soak, capsys, part, counts, lines):
     assert soak.PARTS[part](counts)
@@ -40,3 +47,13 @@ def test_a_full_disk_is_one_that_fills_up(soak, tmp_path, monkeypatch):
     """Here nothing is full, which must not pass as right."""
     monkeypatch.setattr(soak, "_fill", lambda path: path.write_bytes(b""))
     assert not soak.full(tmp_path)
+
+
+def test_torn_checkpoints_change_nothing(soak, tmp_path):
+    assert soak.torn(tmp_path)
+
+
+def test_a_torn_checkpoint_that_loads_is_seen(soak, tmp_path, monkeypatch):
+    monkeypatch.setattr(soak.Training, "step", lambda *_: 1.0)
+    monkeypatch.setattr(soak, "_is_refused", lambda load, path: path.name != "states")
+    assert not soak.torn(tmp_path)
