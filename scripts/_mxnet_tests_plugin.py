@@ -1,12 +1,13 @@
 """Runs inside pytest for mxnet_tests.py: seeds the tests, and writes what becomes of them.
 
-MXNet 1.9.1's tests need nose, which Python 3.10 ended; this module stands in for the three
+MXNet 1.9.1's tests need nose, which Python 3.10 ended; this module stands in for the
 functions of it that they use.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import random
@@ -17,6 +18,18 @@ from typing import Any, Callable
 
 import pytest
 
+# Names that code has that makes a block.
+_BLOCKS = {
+    "Block",
+    "HybridBlock",
+    "SymbolBlock",
+    "HybridSequential",
+    "Sequential",
+    "nn",
+    "rnn",
+    "hybridize",
+}
+
 
 def stand_in_for_nose() -> None:
     """Give the tests the parts of nose that they import."""
@@ -24,6 +37,7 @@ def stand_in_for_nose() -> None:
     tools.assert_raises = unittest.TestCase().assertRaises  # type: ignore[attr-defined]
     tools.make_decorator = functools.wraps  # type: ignore[attr-defined]
     tools.raises = _raises  # type: ignore[attr-defined]
+    tools.ok_ = unittest.TestCase().assertTrue  # type: ignore[attr-defined]
     nose = types.ModuleType("nose")
     nose.tools = tools  # type: ignore[attr-defined]
     sys.modules.update({"nose": nose, "nose.tools": tools})
@@ -153,9 +167,34 @@ def _reason(report: Any) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests that have run. pytest's --deselect takes all that begin with a name."""
     skipped = set(json.loads(os.environ.get("MXNET_TESTS_SKIP", "[]")))
-    left_out = [item for item in items if item.nodeid in skipped]
+    is_training_only = os.environ.get("MXNET_TESTS_TRAINING") == "1"
+    kept, left_out = [], []
+    for item in items:
+        is_run = item.nodeid not in skipped and (not is_training_only or trains_a_block(item))
+        (kept if is_run else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item.nodeid not in skipped]
+    items[:] = kept
+
+
+def trains_a_block(item: Any) -> bool:
+    """Whether a test's code, or what it calls in its file, records and names a block."""
+    names: set[str] = set()
+    _add_names(inspect.unwrap(item.function).__code__, item.module, names)
+    return "record" in names and not names.isdisjoint(_BLOCKS)
+
+
+def _add_names(code: types.CodeType, module: types.ModuleType, names: set[str]) -> None:
+    new = {*code.co_names, *code.co_freevars} - names
+    names |= new
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            _add_names(const, module, names)
+    for name in new:
+        called = inspect.unwrap(getattr(module, name, None))
+        if inspect.isclass(called):
+            names |= {each.__name__ for each in called.__mro__}
+        if inspect.isfunction(called) and called.__module__ == module.__name__:
+            _add_names(called.__code__, module, names)
 
 
 def pytest_configure(config: pytest.Config) -> None:
