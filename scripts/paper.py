@@ -43,7 +43,7 @@ HEAD = "<tr><th>verdict</th><th>statement</th><th>found</th></tr>"
 STYLE = """pre { overflow-x: auto; background: var(--panel); border: 1px solid var(--line);
   border-radius: 5px; padding: .7rem; font: 13px/1.4 ui-monospace, monospace; }
 .picture { background: #fff; border-radius: 5px; width: fit-content; max-width: 100%; }
-.number { text-align: right; } h3 { font-size: 1rem; margin: 1.2rem 0 0; }
+h3 { font-size: 1rem; margin: 1.2rem 0 0; }
 img { max-width: 100%; height: auto; }
 h2 { font-size: 1.1rem; margin-top: 2rem; } .verdict { white-space: nowrap; font-weight: 600; }
 .holds { color: var(--good); } .differs { color: var(--other); }

@@ -33,7 +33,8 @@ h1 { font-size: 1.35rem; overflow-wrap: anywhere; } .wide { overflow-x: auto; }
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { text-align: left; padding: .22rem 1.4rem .22rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
-td { font-variant-numeric: tabular-nums; } li { color: var(--faint); }
+td { font-variant-numeric: tabular-nums; } .number { text-align: right; }
+li { color: var(--faint); }
 svg { max-width: 100%; height: auto; }
 """
 
@@ -76,24 +77,36 @@ def html_page(
     header: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
-    lead: str = "",
+    right: Collection[int] = (),
+    lead: Iterable[str] = (),
     picture: str = "",
     notes: Iterable[str] = (),
 ) -> str:
-    """A self-contained page: a sentence, a picture, which is HTML, a table, and notes below it."""
+    """A self-contained page.
+
+    Args:
+        title: its heading.
+        header: the heading of every column of the table.
+        rows: per row, a cell for every column.
+        right: the columns to align to the right.
+        lead: what stands above the table, a paragraph each.
+        picture: HTML between the lead and the table.
+        notes: what stands below the table.
+    """
 
     def cells(tag: str, texts: Sequence[str]) -> str:
-        return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
+        sides = (" class=number" * (k in right) for k in range(len(texts)))
+        return "".join(f"<{tag}{s}>{html.escape(text)}</{tag}>" for s, text in zip(sides, texts))
 
     body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    above = "\n".join(f"<p>{html.escape(line)}</p>" for line in lead)
     listed = "".join(f"<li>{html.escape(line)}</li>" for line in notes)
     name = html.escape(title)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{name}</title><style>{PALETTE}{PAGE_STYLE}</style></head>\n"
-        f"<body><h1>{name}</h1>\n{f'<p>{html.escape(lead)}</p>' if lead else ''}{picture}"
-        "<div class='wide'><table>"
+        f"<body><h1>{name}</h1>\n{above}{picture}<div class='wide'><table>"
         f"<tr>{cells('th', header)}</tr>\n{body}\n</table></div>\n"
         f"{f'<ul>{listed}</ul>' if listed else ''}</body></html>\n"
     )

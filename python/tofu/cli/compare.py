@@ -161,9 +161,10 @@ def render(target: str, alternatives: Sequence[Alternative], form: str) -> str:
         )
         for each in alternatives
     ]
+    numbers = (0, 3, 4, 6, 7)[: 5 if is_timed else 4]
     if form == "html":
-        return html_page(f"Plans of {target}", header, rows, notes=notes)
-    lines = table(header, rows, right=(0, 3, 4, 6, 7)[: 5 if is_timed else 4])
+        return html_page(f"Plans of {target}", header, rows, right=numbers, lead=notes)
+    lines = table(header, rows, right=numbers)
     return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
 

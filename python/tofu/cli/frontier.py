@@ -201,12 +201,13 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
     header, rows = _rows(kept, rivals, turning)
     if form == "html":
         picture = draw("", kept, rivals, turning)
-        changes = ["", *map(changed, kept, kept[1:]), *["of another system"] * len(rivals)]
+        numbers = range(len(header) - 1)
+        changes = ["", *map(changed, kept, kept[1:]), *["shown to compare"] * len(rivals)]
         rows = [(*row, change) for row, change in zip(rows, changes)]
         header = (*header, "changes against the plan above")
         return html_page(
-            f"Frontier of {target}", header, rows, lead=_lead(kept, points), picture=picture,
-            notes=[_CUTS],
+            f"Frontier of {target}", header, rows, right=numbers, lead=[_lead(kept, points)],
+            picture=picture, notes=[_CUTS],
         )  # fmt: skip
     lines = table(header, rows, right=(0, 1, 2))
     if any(point.is_proven for point in points):

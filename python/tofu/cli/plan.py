@@ -247,13 +247,15 @@ def _plan_module(given: Given) -> None:
         form=given.form,
         everything=given.everything,
         explain=given.explain,
+        layers=given.layers,
         peak=given.peak,
+        command=_command(click.get_current_context()),
     )
 
 
 _NOT_OF_MODULES = (
-    "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "save",
-    "fetch", "keep_fetched", "measured",
+    "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "save", "fetch",
+    "keep_fetched", "measured",
 )  # fmt: skip
 
 
@@ -379,7 +381,7 @@ def _chosen(problems: Sequence[Problem], number: Optional[int], target: str) -> 
     return problems[number - 1 : number]
 
 
-_AGAIN = ("shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
+_AGAIN = ("mesh", "shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
           "allow_replication", "objective", "machine", "fetch", "device",
           "recompute", "keep_fetched")  # fmt: skip
 

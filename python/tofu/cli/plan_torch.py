@@ -15,6 +15,7 @@ from tofu.errors import ConfigError
 from tofu.planner.wish import Wish
 from tofu.plans.render import explain as explaining
 from tofu.plans.render.html import render_html
+from tofu.plans.render.layers import render_layers
 from tofu.plans.render.peak import render_peak
 
 __all__ = ["FORMATS", "check_options", "is_module", "parse_mesh", "plan_module", "torch_module"]
@@ -66,9 +67,11 @@ def plan_module(
     form: str,
     everything: bool,
     explain: Sequence[str] = (),
+    layers: bool = False,
     peak: bool = False,
+    command: tuple[str, str] = ("", ""),
 ) -> None:
-    """Plan a module and print the plan, what `explain` names, or the worst moment of a rank.
+    """Plan a module and print the plan, what `explain` names, its layers, or a rank's worst moment.
 
     Raises:
         ConfigError: torch is not installed, the target is no module, or has no such name.
@@ -93,9 +96,11 @@ def plan_module(
         click.echo(plan.to_python(), nl=False)
     elif form == "html":
         sections = [section for each in explanations for section in each.sections]
-        click.echo(render_html(plan.details, sections, graph=plan.graph))
+        click.echo(render_html(plan.details, sections, graph=plan.graph, command=command))
     elif explanations:
         click.echo("\n".join(each.to_text() for each in explanations), nl=False)
+    elif layers:
+        click.echo(render_layers(plan.details), nl=False)
     elif peak:
         click.echo(render_peak(plan.details, everything=everything), nl=False)
     else:

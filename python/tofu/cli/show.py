@@ -81,13 +81,19 @@ def diff(everything: bool, workers: Optional[int], form: str, first: str, second
     before, after = _one_each(first, second, workers)
     names = (first, second) if first != second else ("first", "second")
     if form == "html":
-        click.echo(render_html_difference(before, after, names), nl=False)
+        click.echo(render_html_difference(before, after, _short(names)), nl=False)
     elif form == "json":
         click.echo(json.dumps(difference_document(before, after, names), indent=1))
     else:
         click.echo(render_difference(before, after, names, everything=everything), nl=False)
     if differ(before, after):
         raise SystemExit(DIFFERENT)
+
+
+def _short(paths: tuple[str, str]) -> tuple[str, str]:
+    """The names of two files without their folders, if these tell them apart: titles of columns."""
+    first, second = (Path(path).name for path in paths)
+    return (first, second) if first != second else paths
 
 
 def _plans(path: str, workers: Optional[int]) -> list[Plan]:

@@ -2,7 +2,8 @@
 
 A plan has names, but no blocks. Gluon builds a name from that of the block ("net_dense0_weight",
 "net_dense0_fwd"), and tofu those of gradients, updates and stages from the operator's
-("net_dense0_fwd_backward"), so the layer is what these names begin with::
+("net_dense0_fwd_backward"), so the layer is what these names begin with. A name with dots comes
+from a module of PyTorch, and the layer is what stands before the last dot::
 
     for layer in layers_of(plan):
         print(layer.name, layer.parameter_bytes, layer.fetched_bytes)
@@ -13,21 +14,27 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Optional
 
 from tofu.dtypes import dtype_bytes
 
 from .plan import OperatorPlan, Plan, TensorPlan
 
-__all__ = ["DIRECTIONS", "Layer", "direction_of", "layer_of", "layers_of", "tile_bytes"]
+__all__ = [
+    "DIRECTIONS", "Layer", "direction_of", "layer_of", "layers_of", "tile_bytes",
+    "updated_variables",
+]  # fmt: skip
 
 DIRECTIONS = ("forward", "backward", "update")
 _BACKWARD = "_backward"
-_UPDATE = "_update"
+_UPDATES = ("_update", "/update")  # of MXNet's graphs, and of PyTorch's
 _FORWARD = "_fwd"
-# Parts of a recurrent cell, and its timesteps.
-_CELL = re.compile(r"_(t\d+|i2h|h2h)$")
+# Parts of a recurrent cell, its timesteps, and what a norm has besides parameters.
+_CELL = re.compile(r"_(t\d+|i2h|h2h|running)$")
 _ADDED = re.compile(r"grad_sum(_|$)")
+# The sum of a parameter's gradients in a module that uses it twice.
+_SUMMED = "/gradient"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +69,17 @@ def layer_of(name: str, *, is_variable: bool = False) -> str:
     ('net_batchnorm0', 'net_attention1')
     >>> layer_of("fc1"), layer_of("fc1_weight_update"), layer_of("rnn_lstm0_t3_plus0")
     ('fc1', 'fc1', 'rnn_lstm0')
+    >>> layer_of("layers.0.ln_1.weight/state0"), layer_of("layers.0.ln_1.native_layer_norm")
+    ('layers.0.ln_1', 'layers.0.ln_1')
     """
     full, name = name, name.partition(":")[0]  # the state of an optimizer is "WEIGHT:mom"
     if _ADDED.match(name):
         return "(sums of gradients)"
-    if name.endswith(_UPDATE):
-        name, is_variable = name[: -len(_UPDATE)], True
+    if "." in name:
+        return name.partition("/")[0].rpartition(".")[0] or full
+    updated = _updated(name)
+    if updated is not None:
+        name, is_variable = updated, True
     base = name.partition(_BACKWARD)[0]
     inner, forward, _ = base.partition(_FORWARD)
     if not forward and (is_variable or inner.count("_") > 1):
@@ -79,10 +91,23 @@ def layer_of(name: str, *, is_variable: bool = False) -> str:
 
 def direction_of(operator: OperatorPlan) -> str:
     """The part of a step in which an operator runs: one of DIRECTIONS."""
-    if operator.node.endswith(_UPDATE):
+    if _updated(operator.node) is not None:
         return "update"
-    is_backward = _BACKWARD in operator.node or _ADDED.match(operator.node)
-    return "backward" if is_backward else "forward"
+    is_sum = _ADDED.match(operator.node) or operator.node.endswith(_SUMMED)
+    return "backward" if is_sum or _BACKWARD in operator.node else "forward"
+
+
+def updated_variables(nodes: Iterable[str]) -> set[str]:
+    """The variables that operators of these names update."""
+    return {updated for node in nodes if (updated := _updated(node)) is not None}
+
+
+def _updated(node: str) -> Optional[str]:
+    """The variable that an operator updates, by the operator's name."""
+    for ending in _UPDATES:
+        if node.endswith(ending):
+            return node[: -len(ending)]
+    return None
 
 
 def tile_bytes(tensor: TensorPlan, plan: Plan) -> int:
@@ -94,7 +119,7 @@ def tile_bytes(tensor: TensorPlan, plan: Plan) -> int:
 def layers_of(plan: Plan) -> list[Layer]:
     """The layers of a plan, in the order in which its graph has them."""
     operators = {operator.node for operator in plan.operators}
-    updated = {node[: -len(_UPDATE)] for node in operators if node.endswith(_UPDATE)}
+    updated = updated_variables(operators)
     by_layer: dict[str, dict[str, int]] = {}
 
     def add(layer: str, kind: str, count: int) -> None:

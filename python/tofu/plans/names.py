@@ -1,7 +1,7 @@
 """Finds tensors and operators by name, by pattern, and by the end of a name.
 
 ``conv1_weight`` is a name, ``*_weight`` a pattern, and ``dense0_weight`` is short for
-``net_dense0_weight`` if no other name ends like that.
+``net_dense0_weight``, and ``attn.mm`` for ``layers.0.attn.mm``, if no other name ends like that.
 
 An operator that tofu takes apart gives its stages names of its own: ``net_norm0_fwd::mean`` and
 ``net_norm0_fwd_backward::mean``. People read them as "net_norm0: mean" and "net_norm0: gradient,
@@ -53,8 +53,13 @@ def _close(text: str) -> str:
 
 def _ending(name: str, shown: Mapping[str, str]) -> list[str]:
     """The name that ends like this, if it is the only one."""
-    ends = [each for each, text in shown.items() if text.endswith(f"_{name}")]
+    ends = [each for each, text in shown.items() if text.endswith(_ends(name))]
     return ends if len(ends) == 1 else []
+
+
+def _ends(name: str) -> tuple[str, str]:
+    """How a longer name may end; PyTorch's have dots."""
+    return f"_{name}", f".{name}"
 
 
 def readable(name: str) -> str:
@@ -77,7 +82,7 @@ def readable(name: str) -> str:
 def near_text(name: str, known: Collection[str]) -> str:
     """Suggests a known name close to an unknown one; may be empty."""
     known = [readable(each) for each in known]
-    ends = [each for each in known if each.endswith(f"_{name}")]
+    ends = [each for each in known if each.endswith(_ends(name))]
     near = ends or difflib.get_close_matches(name, known, n=_CLOSE_NAMES, cutoff=0.4)
     shown = ", ".join(near[:_CLOSE_NAMES])
     if len(near) > _CLOSE_NAMES:

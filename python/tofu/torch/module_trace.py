@@ -27,6 +27,7 @@ from tofu.torch.repeats import with_checkpoints
 from tofu.torch.traced import Blank, Entry, Operator, Scalar, Traced, Variable
 from tofu.torch.traced_checkpoints import CHECKPOINT, marked_checkpoints
 from tofu.torch.traced_forward import OwnOutputs, ReturnsObjectError, without_other_randomness
+from tofu.torch.traced_modules import MODULE, marked_modules
 
 __all__ = ["trace", "without_data"]
 
@@ -100,6 +101,7 @@ def _trace(
         stack.enter_context(_exporting())
         stack.enter_context(_without_mkldnn())
         stack.enter_context(marked_checkpoints())
+        stack.enter_context(marked_modules(fake))
         stack.enter_context(without_other_randomness(type(model).__name__))
         try:
             joint = aot_export_joint(stack, fake, inputs, named, decompositions=table())
@@ -195,6 +197,9 @@ _IDENTITIES = {
 }
 
 
+_BACKWARD = "_backward"
+
+
 class _Reader:
     """Reads a joint graph of torch."""
 
@@ -207,6 +212,8 @@ class _Reader:
         self._variables: list[Variable] = []
         self._operators: list[Operator] = []
         self._places: dict[str, int] = {}  # of operators
+        self._modules: dict[int, str] = {}  # of forward operators, by sequence number
+        self._numbers: dict[str, int] = {}  # of operators of one name
         self._names = {name for name, _ in module.named_parameters(remove_duplicate=False)}
         self._names |= {name for name, _ in module.named_buffers(remove_duplicate=False)}
 
@@ -319,7 +326,7 @@ class _Reader:
         positions = [
             k for k, each in enumerate(values) if isinstance(each, torch.Tensor) and each.numel()
         ]
-        name = self._free_name(node.name)
+        name = self._operator_name(node)
         self._same[node] = Entry(name)
         operator = Operator(
             name,
@@ -333,6 +340,19 @@ class _Reader:
         )
         self._places[name] = len(self._operators)
         self._operators.append(operator)
+
+    def _operator_name(self, node: Any) -> str:
+        """The submodule that calls an operator, and the operator: "layers.0.mm", "GPT.add"."""
+        sequence, path = node.meta.get("seq_nr", -1), node.meta.get(MODULE)
+        called = str(node.target).split(".")[1].strip("_")
+        if path is not None:
+            self._modules.setdefault(sequence, path)
+        else:
+            path = self._modules.get(sequence, "")
+            called += "" if called.endswith(_BACKWARD) else _BACKWARD
+        name = f"{path or type(self._module).__name__}.{called}"
+        number = self._numbers[name] = self._numbers.get(name, -1) + 1
+        return self._free_name(f"{name}_{number}" if number else name)
 
     def _replaced(self, name: str, value: Any, inputs: list[tuple[str, Entry]]) -> Any:
         """Replaces nodes in an argument by entries, and appends those to `inputs` in order."""

@@ -122,7 +122,7 @@ def test_formats():
     assert [row["bytes"] for row in rows] == ["1000", "100"]
     page = render("<net>", found, "html")
     assert page.startswith("<!DOCTYPE html>") and "<h1>Plans of &lt;net&gt;</h1>" in page
-    assert page.count("<tr>") == 3 and page.count("<li>") == 1
+    assert page.count("<tr>") == 3 and page.count("<p>") == 1
 
 
 @pytest.mark.parametrize(

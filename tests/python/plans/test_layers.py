@@ -57,13 +57,18 @@ def net(**changes):
         ("rnn_lstm0_i2h_weight", "rnn_lstm0"),
         ("grad_sum_0_1", "(sums of gradients)"),
         ("transformer_attention1_reshape0_backward", "transformer_attention1"),
+        ("wresnet_batchnorm0_running_mean", "wresnet_batchnorm0"),
         ("data", "data"),
+        ("layers.0.ln_1.weight", "layers.0.ln_1"),
+        ("layers.0.ln_1.weight/state1", "layers.0.ln_1"),
+        ("layers.0.ln_1.native_layer_norm_backward", "layers.0.ln_1"),
         ("_update", "_update"),
         ("", ""),
     ],
 )
 def test_the_layer_of_a_name(name, layer):
-    assert layer_of(name, is_variable="weight" in name or "gamma" in name) == layer
+    is_variable = any(word in name for word in ("weight", "gamma", "running"))
+    assert layer_of(name, is_variable=is_variable) == layer
 
 
 def test_the_direction_of_an_operator():
@@ -123,7 +128,10 @@ def test_layers_as_a_table():
 
 # --- names --------------------------------------------------------------------------------------
 
-NAMES = ["net_fc1_weight", "net_fc1_bias", "net_fc2_weight", "split[1]", "other_fc3_bias"]
+NAMES = [
+    "net_fc1_weight", "net_fc1_bias", "net_fc2_weight", "split[1]", "other_fc3_bias",
+    "layers.0.ln.weight",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -138,6 +146,8 @@ NAMES = ["net_fc1_weight", "net_fc1_bias", "net_fc2_weight", "split[1]", "other_
         ("split[1]", ["split[1]"]),
         ("*[1]", ["split[1]"]),
         ("nothing*", []),
+        ("ln.weight", ["layers.0.ln.weight"]),
+        ("n.weight", []),
     ],
 )
 def test_names_patterns_and_ends(name, found):
@@ -145,7 +155,7 @@ def test_names_patterns_and_ends(name, found):
 
 
 def test_a_guess_at_a_name():
-    assert near_text("weight", NAMES) == "; did you mean net_fc1_weight, net_fc2_weight?"
+    assert near_text("weight", NAMES[:4]) == "; did you mean net_fc1_weight, net_fc2_weight?"
     assert near_text("net_fc1_wieght", NAMES).startswith("; did you mean net_fc1_weight")
     assert near_text("zzz", NAMES) == ""
 

@@ -59,6 +59,13 @@ def test_plan_prints_tables_and_placements(module) -> None:
     assert re.search(r"^ +first\.weight +\(Shard\(", text, re.MULTILINE)
 
 
+def test_layers_are_the_modules_submodules(module) -> None:
+    text = output("plan", "--mesh", "2,2", "--layers", f"{module}:mlp")
+    assert re.search(r"^first +\S+ KiB ", text, re.MULTILINE)
+    page = output("plan", "--mesh", "2,2", "--format", "html", f"{module}:mlp")
+    assert f'"command":["tofu plan --mesh 2,2","{module}:mlp"]' in page
+
+
 def test_formats_agree(module) -> None:
     document = json.loads(output("plan", "--mesh", "2,2", "--format", "json", f"{module}:named"))
     python = output("plan", "--mesh", "2,2", "--format", "python", f"{module}:named")
@@ -215,7 +222,7 @@ def test_what_is_not_for_modules_is_refused(module, words: list[str], said: str)
         (["--mesh", "2", "mlp"], "expected package.module:function or FILE.pt2"),
         (["NET:mlp"], "give the devices, such as --mesh 2,4"),
         (["--mesh", "2", "--workers", "2", "NET:mlp"], "--workers is not for PyTorch"),
-        (["--mesh", "2", "--layers", "NET:mlp"], "--layers is not for PyTorch"),
+        (["--mesh", "2", "--fetch", "plain", "NET:mlp"], "--fetch is not for PyTorch"),
         (["--mesh", "2", "--explain", "none", "NET:mlp"], "has no tensor or operator of that name"),
         (["--mesh", "2", "--machine", "none", "NET:mlp"], "none"),
         (["--format", "python", "mlp"], "only for a module of PyTorch"),

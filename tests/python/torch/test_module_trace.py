@@ -10,6 +10,7 @@ from torch import nn
 
 import tofu.torch
 from tofu.errors import GraphError
+from tofu.plans.layers import direction_of, layers_of
 from tofu.torch.models import MODELS
 
 
@@ -22,6 +23,47 @@ def test_variables_and_results_have_their_names() -> None:
     assert set(traced.gradients) == {name for name, _ in model.named_parameters()}
     assert set(traced.mutations) == {name for name, _ in model.named_buffers()}
     assert len(traced.outputs) == 1 and traced.differentiable == (0,)
+
+
+class Nested(nn.Module):
+    """Submodules that are called twice, call each other, and compute themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(2))
+
+    def forward(self, data):
+        for layer in self.layers:
+            data = data + layer(layer(data))
+        return (data * 2).sum()
+
+
+def test_operators_are_named_after_the_submodules_that_call_them() -> None:
+    traced = tofu.torch.trace(Nested(), (torch.ones(3, 4),))
+    forward = [o.name for o in traced.operators if o.name in traced.forward]
+    backward = [o.name for o in traced.operators if o.name not in traced.forward]
+    assert forward == [
+        name
+        for k, add in (("0", "add"), ("1", "add_1"))
+        for name in (
+            f"layers.{k}.0.t", f"layers.{k}.0.addmm", f"layers.{k}.1.relu",
+            f"layers.{k}.0.t_1", f"layers.{k}.0.addmm_1", f"layers.{k}.1.relu_1", f"Nested.{add}",
+        )
+    ] + ["Nested.mul", "Nested.sum"]  # fmt: skip
+    assert {"layers.0.0.mm_backward", "layers.1.1.threshold_backward"} <= set(backward)
+    assert all("_backward" in name or name.endswith("/gradient") for name in backward)
+
+
+def test_layers_and_directions_of_a_module_are_its_own() -> None:
+    plan = tofu.torch.plan(Nested(), (torch.ones(4, 4),), mesh=(2,), optimizer="adam").details
+    layers = {layer.name for layer in layers_of(plan)}
+    assert layers == {"input0", "tangent0", "Nested"} | {
+        f"layers.{k}.{j}" for k in range(2) for j in range(2)
+    }
+    found = {operator.node: direction_of(operator) for operator in plan.operators}
+    assert found["layers.0.0.weight/update"] == "update"
+    assert found["layers.0.0.addmm"] == "forward"
+    assert found["layers.0.0.mm_backward"] == "backward"
 
 
 def test_backward_operators_share_a_number_with_forward_ones() -> None:

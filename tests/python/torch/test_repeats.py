@@ -65,7 +65,7 @@ def test_checkpoints_are_computed_again(kind) -> None:
     plan = planned(kind)
     again = repeated(plan)
     assert len(set(again)) == len(again)
-    assert (sum(name.startswith("addmm") for name in again) > 4) == (kind != "none")
+    assert (sum(".addmm" in name for name in again) > 4) == (kind != "none")
     if kind != "none":
         assert plan.memory["activations"] < 0.55 * planned("none").memory["activations"]
 

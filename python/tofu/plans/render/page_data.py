@@ -14,7 +14,7 @@ from tofu import _core
 from tofu.config import OBJECTIVES
 from tofu.dtypes import dtype_bytes
 
-from ..layers import DIRECTIONS, direction_of, layer_of
+from ..layers import DIRECTIONS, direction_of, layer_of, updated_variables
 from ..names import readable
 from ..peak import Peak, operator_of
 from ..plan import Plan, TensorPlan, tile_bounds
@@ -27,7 +27,6 @@ __all__ = ["page_data"]
 # Points of the memory chart; each shows the peak of the operators it replaces.
 _MOST_POINTS = 600
 _NONE = -1
-_UPDATE = "_update"
 # Variables whose other cuts are priced, the largest: each takes up to a tenth of a second.
 _MOST_PRICED = 32
 # More pieces would make the drawing a grey square and the list of workers too long to read.
@@ -132,7 +131,7 @@ def _tensors(plans: Sequence[Plan], names: _Numbers, layers: _Numbers) -> dict[s
     rows: dict[tuple[str, int], list[Any]] = {}
     for number, plan in enumerate(plans):
         written = {operator.node for operator in plan.operators}
-        updated = {node[: -len(_UPDATE)] for node in written if node.endswith(_UPDATE)}
+        updated = updated_variables(written)
         for tensor in plan.tensors:
             is_variable = tensor.node not in written
             row = rows.setdefault(

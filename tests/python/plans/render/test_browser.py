@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,12 +20,14 @@ from tofu.plans import Plan
 from tofu.plans.layers import DIRECTIONS, layers_of
 from tofu.plans.peak import Held, Peak
 from tofu.plans.plan import format_bytes
+from tofu.plans.render import html as rendering
 from tofu.plans.render.explain import Section
 from tofu.plans.render.html import render_html, render_html_difference, worker_colour
 
 from ..documents import document
 from .browser import VARIABLE, Browser, find_browser
 
+PAGE = Path(rendering.__file__).with_name("page")
 TIMES = "\N{MULTIPLICATION SIGN}"
 NASTY = "<img src=x onerror=alert(1)>'\"&"
 
@@ -103,6 +106,12 @@ def type_into(browser, selector, text, event="input"):
         f"(() => {{ const e = document.querySelector({selector!r}); e.value = {json.dumps(text)};"
         f" e.dispatchEvent(new Event({event!r})); }})()"
     )
+
+
+def value_of(browser, script, expression):
+    """The value of an expression with the functions of one of the page's scripts."""
+    text = (PAGE / script).read_text(encoding="utf-8")
+    return browser.run(f"(() => {{ {text}\nreturn {expression}; }})()")
 
 
 def choose(browser, view):
@@ -214,6 +223,33 @@ def test_the_graph_shows_what_flows_and_opens(page, chain):
         "[...document.querySelectorAll('#graph .flow-text')].map(e => e.lastChild.data)"
     )
     assert any(text.startswith("4.0 KiB, cut ") for text in flows), flows  # the data
+
+
+def test_lines_of_the_graph_pass_beside_blocks(page, chain):
+    """Three blocks side by side, with lines from each past two ranks, and one that goes back."""
+    found = value_of(
+        page(chain[0]),
+        "graph.js",
+        """(() => {
+          const at = (rank, place) => ({ x: 244 * place, y: 120 * rank, rank });
+          const nodes = [0, 1, 2].flatMap((rank) => [0, 1, 2].map((place) => at(rank, place)));
+          const edges = [0, 1, 2].map((place) => ({ from: nodes[place], to: nodes[6 + place] }));
+          edges.push({ from: nodes[8], to: nodes[3] });
+          return { nodes, texts: lanesOf(edges, 732).map((lane) => lane.at),
+            paths: lanesOf(edges, 732).map((lane) => lane.path) };
+        })()""",
+    )
+    for path in found["paths"]:
+        x, y = map(float, re.match(r"M([\d.]+),([\d.]+)", path).groups())
+        for way, end in re.findall(r"([HV])([\d.]+)", path):
+            to = (float(end), y) if way == "H" else (x, float(end))
+            for node in found["nodes"]:
+                is_beside = max(x, to[0]) <= node["x"] or min(x, to[0]) >= node["x"] + 200
+                is_between = max(y, to[1]) <= node["y"] or min(y, to[1]) >= node["y"] + 46
+                assert is_beside or is_between, (path, node)
+            x, y = to
+    heights = sorted(y for _, y in found["texts"])
+    assert min(b - a for a, b in zip(heights, heights[1:])) >= 12
 
 
 def test_a_pin_has_its_price(page, chain):
@@ -451,6 +487,19 @@ def test_stages_are_shown_by_their_operator(page):
     )
     click(browser, ".pin button")
     assert "net_norm0_fwd_backward::mean_2=1,0" in texts(browser, "#command")[0]
+
+
+@pytest.mark.parametrize(
+    ("most", "ticks"),
+    [
+        (1, [0, 1]),
+        (700, [0, 200, 400, 600]),
+        (1.6 * 2**20, [0, 0.5 * 2**20, 2**20, 1.5 * 2**20]),
+        (7 * 2**30, [0, 2 * 2**30, 4 * 2**30, 6 * 2**30]),
+    ],
+)
+def test_ticks_are_round(page, most, ticks):
+    assert value_of(page(render_html(net())), "data.js", f"roundBytes({most})") == ticks
 
 
 def test_memory_over_a_step(page):

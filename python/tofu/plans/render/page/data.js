@@ -21,6 +21,16 @@ function formatBytes(count) {
   return `${sign}${text} ${units[unit]}`;
 }
 
+/** Round numbers of bytes from 0 to `most`, five or so. */
+function roundBytes(most) {
+  let unit = 1;
+  while (most / unit >= KIB) unit *= KIB;
+  const rough = most / unit / 5;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = Math.max(unit === 1 ? 1 : 0, [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough)) * unit;
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
+}
+
 /** A change of bytes, with its sign; empty for none. */
 function formatChange(count) {
   if (count === 0) return "";

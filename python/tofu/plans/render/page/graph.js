@@ -1,6 +1,8 @@
 // The blocks as a graph that opens: what flows between them forward, with its bytes and cuts.
 
 const NODE = { width: 200, height: 46, across: 44, down: 74 };
+// Lines past other ranks: how far apart, and from the nodes.
+const LANE = { wide: 14, first: 10, apart: 5, most: 5 };
 const MOST_NODES = 150;
 
 /** The blocks that are shown: the folded ones, and the layers of unfolded ones. */
@@ -71,24 +73,41 @@ function edgeText(edge, last) {
   return `${count}${formatBytes(bytes)}, cut ${cutsText(tensors[0].of[last].cuts)}`;
 }
 
-/** A curve from one node to another, and the place of its text. */
-function curveOf(edge, lanes) {
+/** A curve from a node to one of the next rank, and the place of its text. */
+function curveOf(edge) {
   const [x, y] = [edge.from.x + NODE.width / 2, edge.from.y + NODE.height];
   const [toX, toY] = [edge.to.x + NODE.width / 2, edge.to.y];
-  if (edge.to.rank === edge.from.rank + 1) {
-    const middle = (y + toY) / 2;
-    return { path: `M${x},${y} C${x},${middle} ${toX},${middle} ${toX},${toY - 5}`,
-      head: `M${toX - 5},${toY - 9} L${toX},${toY} L${toX + 5},${toY - 9} z`, at: [(x + toX) / 2, middle + 4], anchor: "middle" };
-  }
-  // Past other ranks, in a lane of its own to the right of the nodes.
-  const side = lanes.right + 14 * lanes.used;
-  lanes.used += 1;
-  const [right, end] = [edge.from.x + NODE.width, edge.to.x + NODE.width];
-  const [start, stop] = [edge.from.y + NODE.height / 2, edge.to.y + NODE.height / 2];
-  return { path: `M${right},${start} L${side - 8},${start} Q${side},${start} ${side},` +
-    `${start + 8 * Math.sign(stop - start)} L${side},${stop - 8 * Math.sign(stop - start)} ` +
-    `Q${side},${stop} ${side - 8},${stop} L${end + 5},${stop}`,
-    head: `M${end + 9},${stop - 5} L${end},${stop} L${end + 9},${stop + 5} z`, at: [right + 6, start - 5], anchor: "start" };
+  const middle = (y + toY) / 2;
+  return { path: `M${x},${y} C${x},${middle} ${toX},${middle} ${toX},${toY - 5}`,
+    head: headOf(toX, toY), at: [(x + toX) / 2, middle + 4], anchor: "middle" };
+}
+
+function headOf(x, y) {
+  return `M${x - 5},${y - 9} L${x},${y} L${x + 5},${y - 9} z`;
+}
+
+/**
+ * Lines past other ranks, each in a lane of its own to the right of the nodes: down from a node,
+ * between two ranks to the lane, along it, and between two ranks to the other node.
+ */
+function lanesOf(edges, right) {
+  const [leaving, coming, heights] = [new Map(), new Map(), []];
+  const next = (counts, node) => {
+    counts.set(node.rank, (counts.get(node.rank) || 0) + 1);
+    return (counts.get(node.rank) - 1) % LANE.most;
+  };
+  return edges.map((edge, at) => {
+    const [out, into] = [next(leaving, edge.from), next(coming, edge.to)];
+    const [x, toX] = [edge.from.x + NODE.width - 24 - 8 * out, edge.to.x + NODE.width - 24 - 8 * into];
+    const y = edge.from.y + NODE.height + LANE.first + LANE.apart * out;
+    const toY = edge.to.y - LANE.first - LANE.apart * into;
+    const side = right + LANE.wide * at;
+    let height = (y + toY) / 2;
+    while (heights.some((other) => Math.abs(other - height) < 15)) height += 15;
+    heights.push(height);
+    return { path: `M${x},${edge.from.y + NODE.height} V${y} H${side} V${toY} H${toX} V${edge.to.y - 5}`,
+      head: headOf(toX, edge.to.y), at: [side + 5, height + 4], anchor: "start" };
+  });
 }
 
 function graphView(page) {
@@ -102,10 +121,12 @@ function graphView(page) {
       ? `${nodes.length} blocks are too many to see: fold some.` : "Nothing flows between blocks.")];
   }
   const { width, height } = placeNodes({ nodes, edges });
-  const lanes = { right: width, used: 0 };
   const most = Math.max(1, ...nodes.map((node) => page.tree.size(node.block)));
+  const isNear = (edge) => edge.to.rank === edge.from.rank + 1;
+  const far = edges.filter((edge) => !isNear(edge));
+  const lanes = lanesOf(far, width);
   const drawn = edges.map((edge) => {
-    const curve = curveOf(edge, lanes);
+    const curve = isNear(edge) ? curveOf(edge) : lanes[far.indexOf(edge)];
     const text = edgeText(edge, page.last);
     return [draw("path", { d: curve.path, class: "flow" }),
       draw("path", { d: curve.head, class: "flow-head" }),
@@ -113,7 +134,7 @@ function graphView(page) {
         draw("title", {}, [...edge.tensors].map((tensor) => tensor.label).join("\n")), text)];
   });
   const boxes = nodes.map((node) => graphNode(page, node, most));
-  const whole = lanes.right + (lanes.used ? 14 * lanes.used + 110 : 10);
+  const whole = width + (far.length ? LANE.wide * far.length + 170 : 10);
   return [make("p", { class: "note" },
     "What the blocks give each other in the forward pass: bytes of the whole tensors, and the dimension ",
     "that each step cuts (- where they stay whole). A click opens a block, or closes it."),
@@ -136,7 +157,8 @@ function graphNode(page, node, most) {
     click();
   };
   const mark = block.children.length ? `${page.tree.isUnfolded(block) ? "▾" : "▸"} ` : "";
-  const name = block.label.length > 26 ? `${block.label.slice(0, 25)}…` : block.label;
+  const full = /^\d+$/.test(block.label) ? block.name : block.label;
+  const name = full.length > 26 ? `${full.slice(0, 25)}…` : full;
   return draw("g", { class: `node${block.children.length ? " opens" : ""}`, tabindex: 0, role: "button",
     transform: `translate(${node.x},${node.y})`, style: { "--heat": String(share) },
     on: { click, keydown: onKey } },

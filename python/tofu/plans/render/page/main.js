@@ -86,8 +86,8 @@ class Page {
     this.tensorColumns = [
       { title: "tensor", value: (item) => item.label },
       ...texts("shape", (own) => shapeText(own.shape)).slice(0, 1),
-      { title: "dtype", value: (item) => item.dtype },
-      ...texts("tiles", tilesText),
+      { title: "dtype", value: (item) => item.dtype, isMinor: true },
+      ...texts("tiles", tilesText).map((column) => ({ ...column, isMinor: true })),
       ...texts("cut per step", (own) => cutsText(own.cuts)),
       ...numbers("tiles on a worker", (own) => (own ? own.tileBytes : 0)),
       ...numbers("bytes", (own) => (own ? own.bytes : 0)).slice(0, 1),

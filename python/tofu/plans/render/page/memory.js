@@ -7,9 +7,9 @@ function memoryChart(peak, data) {
   const y = (bytes) => 8 + (height - bottom - 8) * (1 - bytes / most);
   const line = peak.points.map(([at, bytes]) => `${x(at).toFixed(1)},${y(peak.fixed + bytes).toFixed(1)}`);
   const area = `M${x(0)},${y(0)} L${line.join(" L")} L${x(peak.count - 1)},${y(0)} Z`;
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => draw("g", {},
-    draw("line", { x1: left, x2: width - 8, y1: y(share * most), y2: y(share * most), class: "grid" }),
-    draw("text", { x: left - 8, y: y(share * most) + 4, class: "tick" }, formatBytes(share * most))));
+  const ticks = roundBytes(most).map((bytes) => draw("g", {},
+    draw("line", { x1: left, x2: width - 8, y1: y(bytes), y2: y(bytes), class: "grid" }),
+    draw("text", { x: left - 8, y: y(bytes) + 4, class: "tick" }, formatBytes(bytes))));
   const marker = draw("line", { y1: 8, y2: height - bottom, class: "marker" });
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img",
     "aria-label": "bytes held while each operator runs" },

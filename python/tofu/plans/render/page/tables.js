@@ -2,9 +2,15 @@
 
 const ROWS = 200;
 
+function kindOf(column) {
+  const kinds = [column.isNumber && "number", column.isMinor && "minor"].filter(Boolean);
+  return kinds.join(" ") || null;
+}
+
 class Table {
   /**
-   * columns: {title, value(item), text(item) or null, isNumber}; value sorts, text is shown.
+   * columns: {title, value(item), text(item) or null, isNumber, isMinor}; value sorts, text is
+   * shown; a minor column gives way to the details of an item where there is not room for both.
    * options: items, fits(item), open(item).
    */
   constructor(id, columns, options) {
@@ -47,14 +53,14 @@ class Table {
     const head = make("tr", {}, this.columns.map((column) => {
       const isSorted = this.sortedBy === column;
       const order = this.isDescending ? "descending" : "ascending";
-      return make("th", { scope: "col", class: column.isNumber ? "number" : null,
+      return make("th", { scope: "col", class: kindOf(column),
         "aria-sort": isSorted ? order : null },
         make("button", { type: "button", on: { click: () => this.sortBy(column) } }, column.title));
     }));
     const body = rows.slice(0, this.shown).map((item) => make("tr", {},
       this.columns.map((column, i) => {
         const text = (column.text || column.value)(item);
-        return make("td", { class: column.isNumber ? "number" : null },
+        return make("td", { class: kindOf(column) },
           i === 0 ? linkTo(item, this.options.open) : text);
       })));
     const rest = rows.length - this.shown;

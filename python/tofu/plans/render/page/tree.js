@@ -5,12 +5,14 @@ function blocksOf(layers) {
   const root = { name: "", label: "", children: new Map(), layers: [], order: 0 };
   layers.forEach((layer, order) => {
     let block = root;
-    const split = layer.name.split(/_+/).filter(Boolean);
+    // A module of PyTorch has a path with dots; Gluon joins names by underscores.
+    const between = layer.name.includes(".") ? "." : "_";
+    const split = layer.name.split(between).filter(Boolean);
     const words = layer.name.startsWith("(") || !split.length ? [layer.name] : split;
     words.forEach((word, depth) => {
       if (!block.children.has(word)) {
-        const name = words.slice(0, depth + 1).join("_");
-        block.children.set(word, { name, label: word, children: new Map(), layers: [], order });
+        const name = words.slice(0, depth + 1).join(between);
+        block.children.set(word, { name, label: word, between, children: new Map(), layers: [], order });
       }
       block = block.children.get(word);
     });
@@ -23,7 +25,7 @@ function merged(block) {
   const children = [...block.children.values()].map(merged);
   if (children.length === 1 && block.layers.length === 0) {
     const [only] = children;
-    return { ...only, label: `${block.label}_${only.label}` };
+    return { ...only, label: `${block.label}${only.between}${only.label}` };
   }
   const all = [...block.layers, ...children.flatMap((child) => child.all)];
   const of = all[0].of.map((_, plan) => {
