@@ -232,7 +232,7 @@ class _Run:
 
     def _alone(self, batch_size: int, *, unlimited: bool) -> Outcome:
         plan = self._plan(batch_size, 1)
-        found = simulate_plan(plan, self.machine, fetch="plain", stock_planner=True)
+        found = simulate_plan(plan, self.machine, fetch="plain", is_stock=True)
         outcome = self._outcome(batch_size, found, copies=self.devices)
         return dataclasses.replace(outcome, fits=True) if unlimited else outcome
 
@@ -245,14 +245,14 @@ class _Run:
             self.machine,
             workers=self.devices,
             fetch="plain",
-            stock_planner=True,
+            is_stock=True,
         )
         return self._outcome(batch_size, found)
 
     def _swapping(self, batch_size: int) -> Outcome:
         graph, updates = step_graph(self._plan(batch_size, 1), self.machine, fetch="plain")
         alone = simulate_graph(
-            graph, updates, self.machine, workers=1, fetch="plain", stock_planner=True
+            graph, updates, self.machine, workers=1, fetch="plain", is_stock=True
         )
         swapped = simulate_swapping(
             graph,

@@ -670,7 +670,7 @@ def simulate(
     match_range: int = 16,
     search_match_range: bool = False,
     external_heads: Sequence[int] = (),
-    moments: int = 60,
+    is_stock: bool = False,
     with_timeline: bool = False,
 ) -> dict[str, Any]:
     """Simulate a graph on a machine; see tofu.simulate.simulation.simulate_plan.
@@ -685,7 +685,7 @@ def simulate(
         match_range: NNVM_EXEC_MATCH_RANGE.
         search_match_range: NNVM_AUTO_SEARCH_MATCH_RANGE.
         external_heads: numbers of the heads whose arrays the caller provides.
-        moments: the number of equal parts of the step for which memory is told.
+        is_stock: whether MXNet makes its own segments of operators, as without tofu.
         with_timeline: whether to tell the time of every operation.
 
     Raises:

@@ -133,7 +133,9 @@ py::dict RunSimulation(const GraphUses& uses, const std::vector<Rule>& rules,
                        const GraphCalls& calls, const std::vector<WorkRecord>& works,
                        const Machine& machine, int workers, int match_range,
                        bool search_match_range, const std::vector<int>& external_heads,
-                       int moments, bool with_timeline) {
+                       bool is_stock, bool with_timeline) {
+  SimulationOptions options;
+  options.is_stock = is_stock;
   Simulation simulation;
   MemoryPrediction prediction;
   {
@@ -142,7 +144,7 @@ py::dict RunSimulation(const GraphUses& uses, const std::vector<Rule>& rules,
         PredictExecutorMemory(uses, *uses.graph, rules,
                               {workers, match_range, search_match_range, external_heads});
     simulation = Simulate(prediction.bound, prediction.table, prediction.memory,
-                          calls.calls, Works(works), machine, moments);
+                          calls.calls, Works(works), machine, options);
   }
   py::dict result;
   result["step_seconds"] = simulation.execution.step_s;
@@ -225,7 +227,7 @@ void BindSimulate(py::module_* module) {
               py::arg("calls"), py::arg("works"), py::arg("machine"), py::kw_only(),
               py::arg("workers") = 1, py::arg("match_range") = 16,
               py::arg("search_match_range") = false,
-              py::arg("external_heads") = std::vector<int>(), py::arg("moments") = 60,
+              py::arg("external_heads") = std::vector<int>(), py::arg("is_stock") = false,
               py::arg("with_timeline") = false, "Simulate a training step on a machine.");
 }
 

@@ -79,7 +79,7 @@ def simulate_plan(
     machine: _core.Machine,
     *,
     fetch: str,
-    stock_planner: bool = False,
+    is_stock: bool = False,
     with_timeline: bool = False,
 ) -> Simulation:
     """Simulate a training step under a plan.
@@ -88,7 +88,8 @@ def simulate_plan(
         plan: of a training graph; if that has updates, they are simulated, too.
         machine: with at least one device per worker.
         fetch: one of config.FETCHES.
-        stock_planner: whether MXNet's memory planner keeps its defaults, as without tofu.
+        is_stock: whether MXNet runs it as without tofu: its memory planner keeps its defaults, and
+            operators on GPUs run in MXNet's own segments.
         with_timeline: whether to keep the time of every operation.
 
     Raises:
@@ -103,7 +104,7 @@ def simulate_plan(
                 machine,
                 workers=plan.workers,
                 fetch=fetch,
-                stock_planner=stock_planner,
+                is_stock=is_stock,
                 with_timeline=with_timeline,
             )
             for graph, updates in step_graphs(plan, machine, fetch=fetch)
@@ -196,7 +197,7 @@ def simulate_graph(
     *,
     workers: int,
     fetch: str,
-    stock_planner: bool = False,
+    is_stock: bool = False,
     with_timeline: bool = False,
 ) -> Simulation:
     """Simulate a graph whose nodes are placed on workers.
@@ -207,14 +208,15 @@ def simulate_graph(
         machine: with at least one device per worker.
         workers: their number.
         fetch: one of config.FETCHES, for the record.
-        stock_planner: whether MXNet's memory planner keeps its defaults, as without tofu.
+        is_stock: whether MXNet runs it as without tofu: its memory planner keeps its defaults, and
+            operators on GPUs run in MXNet's own segments.
         with_timeline: whether to keep the time of every operation.
     """
     uses = _core.OperatorUses(graph)
     calls = _core.OperatorCalls(graph)
     context = mx.gpu if machine.is_gpu else mx.cpu
     contexts = [context(worker) for worker in range(workers)]
-    settings = {} if stock_planner else planner_settings(graph, contexts)
+    settings = {} if is_stock else planner_settings(graph, contexts)
     match_range = settings.get(MATCH_RANGE)
     result = _core.simulate(
         uses,
@@ -224,8 +226,9 @@ def simulate_graph(
         machine,
         workers=workers,
         match_range=DEFAULT_MATCH_RANGE if match_range is None else int(match_range),
-        search_match_range=match_range is None and not stock_planner,
+        search_match_range=match_range is None and not is_stock,
         external_heads=list(updates),
+        is_stock=is_stock,
         with_timeline=with_timeline,
     )
     for number, worker in enumerate(result["workers"]):

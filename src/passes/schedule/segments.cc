@@ -11,6 +11,9 @@ namespace tofu {
 namespace {
 
 constexpr int kNothing = -1;
+constexpr int kStockSize = 15;  // operators of one of the framework's own segments
+
+bool IsCopy(const Node& node) { return node.op == kCrossDeviceCopyOp; }
 
 class Finder {
  public:
@@ -24,7 +27,7 @@ class Finder {
     for (int node = 0; node < bound_.graph.num_nodes(); ++node) {
       if (bound_.graph.nodes[node].is_variable()) continue;
       last_arrival_[node] = LastArrival(node);
-      if (IsCopy(node)) {
+      if (IsCopy(bound_.graph.nodes[node])) {
         Close();
       } else {
         Add(node);
@@ -35,12 +38,10 @@ class Finder {
   }
 
  private:
-  bool IsCopy(int node) const {
-    return bound_.graph.nodes[node].op == kCrossDeviceCopyOp;
-  }
   // Whether what a node computes has just come from another worker.
   bool IsArrival(int node) const {
-    return IsCopy(node) || bound_.graph.nodes[node].op == kMultiFetchOp;
+    const Node& n = bound_.graph.nodes[node];
+    return IsCopy(n) || n.op == kMultiFetchOp;
   }
 
   void MarkReadElsewhere() {
@@ -127,6 +128,31 @@ class Finder {
 
 std::vector<NodeRange> FindSegments(const BoundGraph& bound) {
   return Finder(bound).Run();
+}
+
+std::vector<NodeRange> FindStockSegments(const BoundGraph& bound) {
+  std::vector<NodeRange> segments;
+  std::set<int> workers;  // of the operators since `begin`
+  int begin = 0;
+  int size = 0;
+  const auto close = [&](int end) {
+    if (size > 1 && workers.size() == 1) segments.push_back({begin, end});
+    workers.clear();
+    size = 0;
+  };
+  for (int node = 0; node < bound.graph.num_nodes(); ++node) {
+    const Node& n = bound.graph.nodes[node];
+    if (n.is_variable()) continue;
+    if (IsCopy(n)) {
+      close(node);
+      continue;
+    }
+    if (size == 0) begin = node;
+    workers.insert(bound.workers[node]);
+    if (++size == kStockSize) close(node + 1);
+  }
+  close(bound.graph.num_nodes());
+  return segments;
 }
 
 }  // namespace tofu

@@ -15,6 +15,9 @@
 // Errors:     none.
 // Position:   after bound_graph.h. Runs on GPUs join these nodes, and the simulator too.
 // Complexity: linear in nodes and edges.
+//
+// Without tofu, the framework joins the operators between two copies, at most 15 of them
+// in training (MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN), unless they are on several devices.
 #ifndef TOFU_PASSES_SCHEDULE_SEGMENTS_H_
 #define TOFU_PASSES_SCHEDULE_SEGMENTS_H_
 
@@ -31,6 +34,7 @@ struct NodeRange {
 };
 
 std::vector<NodeRange> FindSegments(const BoundGraph& bound);
+std::vector<NodeRange> FindStockSegments(const BoundGraph& bound);
 
 }  // namespace tofu
 

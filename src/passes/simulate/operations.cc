@@ -9,7 +9,6 @@
 #include "fetch/fetch_bundle.h"
 #include "fetch/fetch_nodes.h"
 #include "mxnet/dialect/dialect.h"
-#include "passes/schedule/segments.h"
 
 namespace tofu {
 namespace {
@@ -21,13 +20,15 @@ constexpr double kUnknown = -1;
 class Maker {
  public:
   Maker(const BoundGraph& bound, const std::vector<int>& blocks, const Machine& machine,
-        const OperatorCalls& calls, const std::vector<Work>& works)
+        const OperatorCalls& calls, const std::vector<Work>& works,
+        const std::vector<NodeRange>& segments)
       : bound_(bound),
         graph_(bound.graph),
         blocks_(blocks),
         machine_(machine),
         calls_(calls),
-        works_(works) {}
+        works_(works),
+        segments_(segments) {}
 
   Operations Run() {
     seconds_.assign(std::max<size_t>(machine_.kinds.size(), 1),
@@ -54,7 +55,7 @@ class Maker {
   std::vector<int> SegmentEnds() const {
     std::vector<int> ends(graph_.nodes.size());
     for (int node = 0; node < graph_.num_nodes(); ++node) ends[node] = node + 1;
-    for (NodeRange segment : FindSegments(bound_)) {
+    for (NodeRange segment : segments_) {
       const int device = bound_.workers[segment.end - 1];
       if (machine_.DeviceOf(device).has_segments) ends[segment.begin] = segment.end;
     }
@@ -247,6 +248,7 @@ class Maker {
   const Machine& machine_;
   const OperatorCalls& calls_;
   const std::vector<Work>& works_;
+  const std::vector<NodeRange>& segments_;
   std::vector<std::vector<double>> seconds_;  // [kind of device][call]
   int segment_end_ = 0;
   int num_blocks_ = 0;
@@ -258,12 +260,13 @@ class Maker {
 
 Operations MakeOperations(const BoundGraph& bound, const std::vector<int>& blocks,
                           const Machine& machine, const OperatorCalls& calls,
-                          const std::vector<Work>& works) {
+                          const std::vector<Work>& works,
+                          const std::vector<NodeRange>& segments) {
   TOFU_CHECK(works.size() == calls.nodes.size()) << "one work for each call";
   TOFU_CHECK(static_cast<int>(blocks.size()) == bound.graph.num_entries())
       << "one block for each entry";
   if (bound.graph.nodes.empty()) return {};
-  return Maker(bound, blocks, machine, calls, works).Run();
+  return Maker(bound, blocks, machine, calls, works, segments).Run();
 }
 
 }  // namespace tofu

@@ -4,7 +4,7 @@
 // operation waits for the writers of its inputs and, before it writes to memory, for all
 // that read or wrote that memory before: the planner's blocks are the engine's
 // variables. Control dependencies only decide the order.
-// On devices with segments, the nodes of a segment (segments.h) are one operation: it
+// On devices with segments, the nodes of one of `segments` are one operation: it
 // waits for the inputs of all of them.
 //
 // Input:      the bound graph, the block of every entry (executor_memory.h), the machine,
@@ -22,6 +22,7 @@
 
 #include "machine/machine.h"
 #include "passes/memory/bound_graph.h"
+#include "passes/schedule/segments.h"
 #include "passes/simulate/operator_calls.h"
 
 namespace tofu {
@@ -60,7 +61,8 @@ struct Operations {
 // `works`: per call of `calls`, which belong to the graph that `bound` was made from.
 Operations MakeOperations(const BoundGraph& bound, const std::vector<int>& blocks,
                           const Machine& machine, const OperatorCalls& calls,
-                          const std::vector<Work>& works);
+                          const std::vector<Work>& works,
+                          const std::vector<NodeRange>& segments);
 
 }  // namespace tofu
 

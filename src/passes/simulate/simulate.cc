@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "passes/schedule/segments.h"
 #include "passes/simulate/live_memory.h"
 
 namespace tofu {
@@ -56,7 +57,8 @@ std::vector<WorkerUse> UseOfWorkers(const BoundGraph& bound, const ExecutorMemor
 
 Simulation Simulate(const BoundGraph& bound, const MemoryTable& table,
                     const ExecutorMemory& memory, const OperatorCalls& calls,
-                    const std::vector<Work>& works, const Machine& machine, int moments) {
+                    const std::vector<Work>& works, const Machine& machine,
+                    SimulationOptions options) {
   const int workers = static_cast<int>(memory.bytes_per_worker.size());
   if (workers > machine.device.count) {
     throw MachineError("machine " + machine.name + ": found " +
@@ -65,12 +67,14 @@ Simulation Simulate(const BoundGraph& bound, const MemoryTable& table,
                        ", one for each worker");
   }
   Simulation simulation;
-  simulation.operations = MakeOperations(bound, memory.blocks, machine, calls, works);
+  simulation.operations =
+      MakeOperations(bound, memory.blocks, machine, calls, works,
+                     options.is_stock ? FindStockSegments(bound) : FindSegments(bound));
   simulation.execution = RunOperations(simulation.operations, machine);
   simulation.workers =
       UseOfWorkers(bound, memory, simulation.operations, simulation.execution);
   const auto live = LiveMemory(bound, table, memory.blocks, simulation.operations,
-                               simulation.execution, workers, moments);
+                               simulation.execution, workers, options.moments);
   for (size_t w = 0; w < live.size(); ++w) simulation.workers[w].live_bytes = live[w];
   simulation.path = FindPath(simulation.execution);
   return simulation;

@@ -55,12 +55,18 @@ struct Simulation {
   CriticalPath path;
 };
 
+struct SimulationOptions {
+  int moments = 60;  // parts of the step for which memory is reported
+  // Whether the framework runs the graph as without tofu, in its own segments.
+  bool is_stock = false;
+};
+
 // `calls` and `table` belong to the graph that `bound` was made from; `memory` is the
-// result of PlanExecutorMemory for them. `moments`: the number of parts of the step for
-// which memory is reported.
+// result of PlanExecutorMemory for them.
 Simulation Simulate(const BoundGraph& bound, const MemoryTable& table,
                     const ExecutorMemory& memory, const OperatorCalls& calls,
-                    const std::vector<Work>& works, const Machine& machine, int moments);
+                    const std::vector<Work>& works, const Machine& machine,
+                    SimulationOptions options);
 
 }  // namespace tofu
 

@@ -212,18 +212,18 @@ def test_only_tofu_changes_mxnets_memory_planner():
     from tofu.plans import SearchOptions
     from tofu.simulate.simulation import simulate_plan
 
-    def allocated(workers, *, stock_planner):
+    def allocated(workers, *, is_stock):
         graph = build("rnn-6-4k", 8, reduced=True).training_graph(optimizer="sgd_mom")
         plan = search_plan(strategy_table(graph)[0], workers, {}, SearchOptions(), None)
-        found = simulate_plan(plan, MACHINE, fetch="multifetch", stock_planner=stock_planner)
+        found = simulate_plan(plan, MACHINE, fetch="multifetch", is_stock=is_stock)
         return max(worker["allocated_bytes"] for worker in found.workers)
 
     for system, workers, stock in (("smallbatch", 1, True), ("tofu", 8, False)):
         found = scripts.systems.simulate_system(
             system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True
         )
-        assert found.memory_bytes == allocated(workers, stock_planner=stock)
-        assert found.memory_bytes != allocated(workers, stock_planner=not stock)
+        assert found.memory_bytes == allocated(workers, is_stock=stock)
+        assert found.memory_bytes != allocated(workers, is_stock=not stock)
 
 
 def test_swapping_keeps_what_a_good_number_of_operators_use_soon():

@@ -17,6 +17,7 @@ using Names = std::vector<std::vector<std::string>>;
 
 class Segments : public testing::Test {
  protected:
+  GraphBuilder* builder() { return &builder_; }
   NodeEntry Var(const std::string& name, int worker) {
     return Variable(&builder_, name, worker);
   }
@@ -40,11 +41,18 @@ class Segments : public testing::Test {
     return fetch;
   }
 
-  Names Of(const std::vector<NodeEntry>& heads) {
+  Names Of(const std::vector<NodeEntry>& heads) { return Of(heads, &FindSegments); }
+  Names StockOf(const std::vector<NodeEntry>& heads) {
+    return Of(heads, &FindStockSegments);
+  }
+
+ private:
+  Names Of(const std::vector<NodeEntry>& heads,
+           std::vector<NodeRange> (*find)(const BoundGraph&)) {
     builder_.graph().heads = heads;
     const BoundGraph bound = OrderAsBound(builder_.graph(), builder_.node_workers());
     Names names;
-    for (NodeRange each : FindSegments(bound)) {
+    for (NodeRange each : find(bound)) {
       names.emplace_back();
       for (int node = each.begin; node < each.end; ++node) {
         const Node& n = bound.graph.nodes[node];
@@ -116,6 +124,30 @@ TEST_F(Segments, EndBeforeWhatCouldRunEarlier) {
   const NodeEntry b = Op("b", {OpOn(0, "tanh", "a", {y})});
   const NodeEntry d = Op("d", {Op("c", {Var("x", 0)})});
   EXPECT_EQ(Of({b, d}), (Names{{"a", "b"}, {"c", "d"}}));
+}
+
+// Only `c` needs what arrives, but all wait for it.
+TEST_F(Segments, OfTheFrameworkReachFromCopyToCopy) {
+  const NodeEntry copy = builder()->Copy("copy", 0, Op("y", {Var("v", 1)}));
+  const NodeEntry b = Op("b", {Op("a", {Var("x", 0)})});
+  const NodeEntry c = OpOn(0, "_plus", "c", {copy, b});
+  EXPECT_EQ(StockOf({c}), (Names{{"copy", "a", "b", "c"}}));
+  EXPECT_EQ(Of({c}), (Names{{"a", "b"}}));
+}
+
+TEST_F(Segments, OfTheFrameworkAreOnOneDevice) {
+  const NodeEntry a = Op("a", {Var("x", 0)});
+  const NodeEntry b = Op("b", {Var("v", 1)});
+  EXPECT_EQ(StockOf({a, b}), Names{});
+}
+
+TEST_F(Segments, OfTheFrameworkHaveFifteenOperators) {
+  NodeEntry last = Var("x", 0);
+  for (int i = 0; i < 18; ++i) last = Op("n" + std::to_string(i), {last});
+  const Names found = StockOf({last});
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].size(), 15U);
+  EXPECT_EQ(found[1], (std::vector<std::string>{"n15", "n16", "n17"}));
 }
 
 }  // namespace

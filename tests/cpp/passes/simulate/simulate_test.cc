@@ -24,6 +24,7 @@ class Case {
 
   GraphBuilder* builder() { return &builder_; }
   Machine* machine() { return &machine_; }
+  SimulationOptions* options() { return &options_; }
   MemoryTable* table() { return &table_; }
   const BoundGraph& bound() const { return bound_; }
   const ExecutorMemory& memory() const { return memory_; }
@@ -38,7 +39,7 @@ class Case {
     options.num_workers = workers_;
     memory_ = PlanExecutorMemory(bound_, table_, options);
     const OperatorCalls calls = FindOperatorCalls(builder_.graph());
-    return Simulate(bound_, table_, memory_, calls, works, machine_, 4);
+    return Simulate(bound_, table_, memory_, calls, works, machine_, options_);
   }
 
   // The number of the operation of the node called `name`.
@@ -57,6 +58,7 @@ class Case {
  private:
   GraphBuilder builder_;
   Machine machine_;
+  SimulationOptions options_ = {4};
   int workers_;
   MemoryTable table_;
   BoundGraph bound_;
@@ -272,6 +274,23 @@ TEST(Simulate, NeighboursOfADeviceAreOneSegment) {
   const Simulation apart = segments.Run({c}, {kOneSecond, kOneSecond});
   EXPECT_EQ(apart.operations.operations.size(), 4u);
   EXPECT_DOUBLE_EQ(segments.RanOf(apart, "b").end_s, 23);
+}
+
+// `a` waits for the copy that `b` reads only without tofu.
+TEST(Simulate, WithoutTofuASegmentWaitsForAllThatArrives) {
+  for (bool is_stock : {false, true}) {
+    Case mixed(2);
+    *mixed.machine() = ExampleGpus(2);
+    mixed.machine()->device.has_segments = true;
+    mixed.options()->is_stock = is_stock;
+    GraphBuilder* builder = mixed.builder();
+    const NodeEntry y = Operator(builder, "tanh", "y", {Variable(builder, "v", 1)});
+    const NodeEntry copy = builder->Copy("copy", 0, y);
+    const NodeEntry a = Operator(builder, "tanh", "a", {Variable(builder, "x", 0)});
+    const NodeEntry b = Operator(builder, "_plus", "b", {copy, a});
+    const Simulation simulation = mixed.Run({b}, {kOneSecond, kOneSecond, kOneSecond});
+    EXPECT_EQ(mixed.Of(simulation, "a") == mixed.Of(simulation, "b"), is_stock);
+  }
 }
 
 TEST(Simulate, OperatorsOfSeveralDevicesAreNoSegment) {
