@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import NamedTuple, Optional
 
 from tofu import _core
 from tofu.plans import Plan, Problem
-from tofu.plans.machine_files import machine_text, read_machine, without_segments
+from tofu.plans.machine_files import machine_text, read_machine
 from tofu.simulate.simulation import simulate_plan
 
 __all__ = ["WAYS", "Step", "free_links", "simulated_step"]
 
-# How workers fetch, and the machine: MXNet's segments wait for all copies that they need, so with
-# copies they are switched off (MXNET_EXEC_BULK_EXEC_INFERENCE=0).
-WAYS: dict[str, Callable[[str], _core.Machine]] = {
-    "multifetch": read_machine,
-    "plain": without_segments,
-}
+WAYS = ("multifetch", "plain")  # how workers fetch
 _FREE_BYTES_PER_S = 1e18
 
 
@@ -36,11 +30,9 @@ class Step(NamedTuple):
     memory_bytes: int
 
 
-def free_links(machine: str, *, fetch: str = "multifetch") -> _core.Machine:
+def free_links(machine: str) -> _core.Machine:
     """The shipped machine of this name, with copies that take no time."""
     document = json.loads(machine_text(machine))
-    for device in document.get("devices", [document.get("device")]):
-        device["segments"] = device["segments"] and fetch != "plain"
     for link in document["links"]:
         link.update(latency_s=0.0, port_bytes_per_s=None, group_bytes_per_s=None)
         link["bytes_per_s"] = [[1.0, _FREE_BYTES_PER_S]]
@@ -55,7 +47,7 @@ def simulated_step(case: Problem, plan: Plan, machine: str, *, fetch: Optional[s
     searched = plan.in_graph(case.table)
     found = []
     for way in WAYS if fetch is None else [fetch]:
-        machines = (WAYS[way](machine), free_links(machine, fetch=way))
+        machines = (read_machine(machine), free_links(machine))
         step, alone = (simulate_plan(searched, each, fetch=way) for each in machines)
         memory = max(worker["allocated_bytes"] for worker in step.workers)
         found.append(Step(step.step_seconds, alone.step_seconds, memory))

@@ -15,6 +15,7 @@ from _steps import WAYS
 from _training import progress
 
 from tofu.models import find
+from tofu.plans.machine_files import read_machine
 from tofu.tables import table
 
 MACHINE = "p2.8xlarge"
@@ -58,11 +59,7 @@ class Comparison:
     largest_batch: int
 
 
-_PLAIN = (
-    "plain: workers copy, without MXNet's segments (MXNET_EXEC_BULK_EXEC_INFERENCE=0), where that\n"
-    "is faster than multifetch. A default run on GPUs copies with segments, which is slower:\n"
-    "systems.md."
-)
+_PLAIN = "plain: workers copy, as a default run does, where that is faster than multifetch."
 
 
 def measure(
@@ -86,6 +83,7 @@ def measure(
         if (model, system) in kept or (model in models and system in systems)
     ]
     largest = SMOKE_BATCH if smoke else comparison.largest_batch
+    machine = read_machine(MACHINE)
     plans: Plans = {}
     for number in progress(len(cases), f"simulating {comparison.name}"):
         model, system = cases[number]
@@ -98,7 +96,7 @@ def measure(
         outcomes = [
             (
                 simulate_system(
-                    system, find(model), WAYS[fetch](MACHINE), largest_batch=largest, reduced=smoke,
+                    system, find(model), machine, largest_batch=largest, reduced=smoke,
                     fetch=fetch, plans=plans,
                 ),
                 fetch,

@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 from tofu import _core
 from tofu.errors import ConfigError
 
-__all__ = ["machine_text", "read_machine", "shipped_machines", "without_segments"]
+__all__ = ["machine_text", "read_machine", "shipped_machines"]
 
 _FOLDER = Path(__file__).parents[1] / "simulate" / "machines"
 
@@ -40,14 +39,6 @@ def machine_text(text: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else "not a text file"
         raise ConfigError(f"--machine {text}: cannot be read ({what})") from None
-
-
-def without_segments(text: str) -> _core.Machine:
-    """The same, for MXNET_EXEC_BULK_EXEC_INFERENCE=0: its engine runs each operator by itself."""
-    document = json.loads(machine_text(text))
-    for device in document.get("devices", [document.get("device")]):
-        device["segments"] = False
-    return _core.Machine(json.dumps(document), where=f"machine file {_path(text)}")
 
 
 def _path(text: str) -> Path:

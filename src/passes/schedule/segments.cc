@@ -11,6 +11,9 @@ namespace tofu {
 namespace {
 
 constexpr int kNothing = -1;
+// Of all tensors of an operator in a segment. One of a GPU moves 1 MiB in about 10 us, as
+// long as a wait for a stream.
+constexpr int64_t kMostBytes = int64_t{1} << 20;
 constexpr int kStockSize = 15;  // operators of one of the framework's own segments
 
 bool IsCopy(const Node& node) { return node.op == kCrossDeviceCopyOp; }
@@ -18,16 +21,13 @@ bool IsCopy(const Node& node) { return node.op == kCrossDeviceCopyOp; }
 class Finder {
  public:
   explicit Finder(const BoundGraph& bound)
-      : bound_(bound),
-        read_elsewhere_(bound.graph.nodes.size(), false),
-        last_arrival_(bound.graph.nodes.size(), kNothing) {}
+      : bound_(bound), last_arrival_(bound.graph.nodes.size(), kNothing) {}
 
   std::vector<NodeRange> Run() {
-    MarkReadElsewhere();
     for (int node = 0; node < bound_.graph.num_nodes(); ++node) {
       if (bound_.graph.nodes[node].is_variable()) continue;
       last_arrival_[node] = LastArrival(node);
-      if (IsCopy(bound_.graph.nodes[node])) {
+      if (IsCopy(bound_.graph.nodes[node]) || IsLarge(node)) {
         Close();
       } else {
         Add(node);
@@ -44,14 +44,16 @@ class Finder {
     return IsCopy(n) || n.op == kMultiFetchOp;
   }
 
-  void MarkReadElsewhere() {
-    for (int node = 0; node < bound_.graph.num_nodes(); ++node) {
-      for (NodeEntry input : bound_.graph.nodes[node].inputs) {
-        if (bound_.workers[input.node] != bound_.workers[node]) {
-          read_elsewhere_[input.node] = true;
-        }
-      }
-    }
+  bool IsLarge(int node) const {
+    const Node& n = bound_.graph.nodes[node];
+    int64_t bytes = 0;
+    for (int i = 0; i < n.num_outputs; ++i) bytes += Bytes({node, i});
+    for (NodeEntry input : n.inputs) bytes += Bytes(input);
+    return bytes > kMostBytes;
+  }
+
+  int64_t Bytes(NodeEntry entry) const {
+    return NumElements(bound_.graph.shape(entry)) * DtypeBytes(bound_.graph.dtype(entry));
   }
 
   // The last node, in the executor's order, from which something arrives that `node`
@@ -65,42 +67,13 @@ class Finder {
     return last;
   }
 
-  bool IsInSegment(int node) const {
-    return node >= range_.begin && !bound_.graph.nodes[node].is_variable();
-  }
-
-  // Whether an operator reads one of the segment, and otherwise only what the segment
-  // needs too, what waits for the same arrival, or for none; or neither waits for one.
-  bool WaitsForNoMore(int node) const {
-    bool fits = arrival_ == kNothing && last_arrival_[node] == kNothing;
-    for (NodeEntry input : bound_.graph.nodes[node].inputs) {
-      const int arrival = last_arrival_[input.node];
-      if (IsInSegment(input.node)) {
-        fits = true;
-      } else if (arrival != kNothing && arrival != arrival_ &&
-                 needed_.count(input.node) == 0) {
-        return false;
-      }
-    }
-    return fits;
-  }
-
   void Add(int node) {
-    const bool is_fetch_in_a_row = only_fetches_ && IsArrival(node);
-    const bool joins = is_fetch_in_a_row || WaitsForNoMore(node);
-    if (bound_.workers[node] != worker_ || !joins) Close();
+    const bool joins = bound_.workers[node] == worker_ && last_arrival_[node] <= arrival_;
+    if (!joins) Close();
     worker_ = bound_.workers[node];
-    only_fetches_ = (size_ == 0 || only_fetches_) && IsArrival(node);
+    arrival_ = std::max(arrival_, last_arrival_[node]);
     if (size_++ == 0) range_.begin = node;
     range_.end = node + 1;
-    arrival_ = std::max(arrival_, last_arrival_[node]);
-    for (NodeEntry input : bound_.graph.nodes[node].inputs) {
-      needed_.insert(input.node);
-      for (NodeEntry before : bound_.graph.nodes[input.node].inputs) {
-        needed_.insert(before.node);
-      }
-    }
-    if (read_elsewhere_[node]) Close();
   }
 
   void Close() {
@@ -108,20 +81,16 @@ class Finder {
     size_ = 0;
     worker_ = kNothing;
     arrival_ = kNothing;
-    needed_.clear();
   }
 
   const BoundGraph& bound_;
-  std::vector<bool> read_elsewhere_;  // [node]
-  std::vector<int> last_arrival_;     // [node]
+  std::vector<int> last_arrival_;  // [node]
   std::vector<NodeRange> segments_;
   // The segment that grows:
   NodeRange range_;
   int size_ = 0;  // operators
   int worker_ = kNothing;
   int arrival_ = kNothing;  // the last that it waits for
-  std::set<int> needed_;    // nodes that its operators read, and that these read
-  bool only_fetches_ = false;
 };
 
 }  // namespace

@@ -2,10 +2,9 @@
 //
 // The framework waits for a GPU's stream after every operator, or after a segment. The
 // engine starts a segment when the inputs of all its operators are there, and what
-// they compute is there when all have run. So an operator joins a segment if it reads one
-// of its operators, and waits for nothing else from other workers that these do not need;
-// one whose output another worker reads is the last. Fetches in a row are together, and
-// operators that need nothing of others.
+// they compute is there when all have run. So a segment has only operators that take no
+// longer than a wait would, and the next one of a worker joins it if nothing that it
+// needs arrives from other workers after what the segment waits for.
 //
 // Input:      a graph as an executor runs it.
 // Output:     the nodes of each segment of two or more operators, with the variables

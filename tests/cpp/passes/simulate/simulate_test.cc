@@ -285,10 +285,13 @@ TEST(Simulate, WithoutTofuASegmentWaitsForAllThatArrives) {
     mixed.options()->is_stock = is_stock;
     GraphBuilder* builder = mixed.builder();
     const NodeEntry y = Operator(builder, "tanh", "y", {Variable(builder, "v", 1)});
-    const NodeEntry copy = builder->Copy("copy", 0, y);
     const NodeEntry a = Operator(builder, "tanh", "a", {Variable(builder, "x", 0)});
-    const NodeEntry b = Operator(builder, "_plus", "b", {copy, a});
-    const Simulation simulation = mixed.Run({b}, {kOneSecond, kOneSecond, kOneSecond});
+    Node sum;
+    sum.op = "_plus";
+    sum.name = "b";
+    sum.inputs = {y, a};
+    const NodeEntry b = {builder->Add(std::move(sum), 0, {{8}}, {0}), 0};
+    const Simulation simulation = mixed.Run({b}, {kOneSecond, kOneSecond});
     EXPECT_EQ(mixed.Of(simulation, "a") == mixed.Of(simulation, "b"), is_stock);
   }
 }
