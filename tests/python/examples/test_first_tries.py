@@ -1,7 +1,8 @@
 """First tries: what people do in their first hour, each as its page says, with nothing else.
 
 Others are in test_walkthrough.py (a laptop, an operator of one's own, two machines), in
-tests/gpu_standin (four GPUs) and in tests/python/torch (a module, Hugging Face's Trainer).
+tests/gpu_standin/test_first_try.py (four GPUs) and in tests/python/torch/test_first_tries.py (a
+module, Hugging Face's Trainer). docs/results/first_tries.md says what each takes.
 """
 
 from __future__ import annotations
