@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import math
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Callable, Optional
@@ -38,6 +39,7 @@ KINDS = ("parameters", "gradients", "activations", "fetch_buffers")
 _MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
 _SAVES = 0.99  # of the bytes of fewer workers: less is worth more workers
 _MOST_TRIES = 16  # of batch sizes
+_LINEAR_TRIES = 4  # before halves are tried, too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,9 +193,13 @@ def largest_batches(
             name = f"{_workers_text(workers)}, batch {size}"
             return _begin_estimate(problem_for(workers, size), name, exact=exact, start=begin)
 
-        searches = (
-            _BatchSearch(each, batch, optimizer, limit_bytes, estimate_of) for each in starts
-        )
+        expected = 1.0  # of the last number of workers that is known
+
+        def search_of(start: Estimate) -> _BatchSearch:
+            sizes = _sizes(start, batch, optimizer, limit_bytes, expected)
+            return _BatchSearch(start, sizes, estimate_of)
+
+        searches = map(search_of, starts)
         width = most_at_once() if exact else 1
         active = deque(itertools.islice(searches, width))
         while active:
@@ -202,7 +208,10 @@ def largest_batches(
             while active and active[0].fit is not None:
                 done = active.popleft()
                 assert done.fit is not None
-                yield done.workers, done.fit
+                linear = extrapolated_batch(done.start, batch, optimizer, limit_bytes)
+                if linear and done.fit.batch:
+                    expected = done.fit.batch / linear
+                yield done.start.workers, done.fit
                 active.extend(itertools.islice(searches, 1))
 
 
@@ -212,14 +221,12 @@ class _BatchSearch:
     def __init__(
         self,
         start: Estimate,
-        batch: int,
-        optimizer: str,
-        limit_bytes: int,
+        sizes: Generator[int, Estimate, Fit],
         estimate_of: Callable[[int, int], Callable[[], Estimate]],
     ) -> None:
-        self.workers = start.workers
+        self.start = start
         self.fit: Optional[Fit] = None
-        self._sizes = _sizes(start, batch, optimizer, limit_bytes)
+        self._sizes = sizes
         self._estimate_of = estimate_of
         self._wait: Optional[Callable[[], Estimate]] = None
 
@@ -232,45 +239,61 @@ class _BatchSearch:
         except StopIteration as end:
             self.fit = end.value
         else:
-            self._wait = self._estimate_of(self.workers, size)
+            self._wait = self._estimate_of(self.start.workers, size)
 
 
 def _sizes(
-    start: Estimate, batch: int, optimizer: str, limit_bytes: int
+    start: Estimate, batch: int, optimizer: str, limit_bytes: int, expected: float
 ) -> Generator[int, Estimate, Fit]:
-    """Yield batch sizes, take their estimates, and return the largest that fits."""
+    """Yield batch sizes, take their estimates, and return the largest that fits.
+
+    expected: the largest batch, in parts of the one that linear growth from `start` gives.
+    """
     unit = start.workers
     seen = {batch: start}
 
-    def held(size: int) -> Generator[int, Estimate, int]:
+    def fits(size: int) -> Generator[int, Estimate, bool]:
         if size not in seen:
             seen[size] = yield size
-        return seen[size].held_bytes(optimizer) if seen[size].plan else limit_bytes + 1
+        found = seen[size]
+        return found.plan is not None and found.held_bytes(optimizer) <= limit_bytes
 
-    fits, fails = 0, 0  # the largest size known to fit, the smallest known not to; 0: none
-    size = max(extrapolated_batch(start, batch, optimizer, limit_bytes), unit)
+    most, least = 0, 0  # the largest size known to fit, the smallest known not to; 0: none
+    if batch % unit == 0:
+        most, least = (batch, 0) if (yield from fits(batch)) else (0, batch)
+    size = int(extrapolated_batch(start, batch, optimizer, limit_bytes) * expected)
+    if size == 0 and not (yield from fits(1)):
+        return Fit(0, seen[1])
     for turn in range(_MOST_TRIES):
-        size = size // unit * unit
-        if (yield from held(size)) <= limit_bytes:
-            fits = size
-        else:
-            fails = size
-        if fails and fails - fits <= unit:
+        if least and least - most <= unit:
             break
-        if not fails:
-            size = max(extrapolated_batch(seen[size], size, optimizer, limit_bytes), size + unit)
-        elif turn % 2 or not fits:
-            size = (fits + fails) // 2
+        size = max(size // unit * unit, most + unit)
+        size = min(size, least - unit) if least else size
+        if (yield from fits(size)):
+            most = size
         else:
-            low, high = (yield from held(fits)), (yield from held(fails))
-            size = fits + int((limit_bytes - low) / max(high - low, 1) * (fails - fits))
-        size = min(max(size, fits + unit), fails - unit if fails else size)
-    smaller = [] if fits else [size for size in range(unit - 1, 0, -1) if unit % size == 0]
+            least = size
+        planned = {each: found for each, found in seen.items() if found.plan}
+        held = {each: found.held_bytes(optimizer) for each, found in planned.items()}
+        size = _crossing(held, limit_bytes)
+        if turn >= _LINEAR_TRIES and turn % 2:
+            size = (most + least) // 2 if least else 2 * most
+    smaller = [] if most else [size for size in range(unit - 1, 0, -1) if unit % size == 0]
     for size in smaller:
-        if (yield from held(size)) <= limit_bytes:
-            fits = size
+        if (yield from fits(size)):
+            most = size
             break
-    return Fit(fits, seen[fits or min(seen)])
+    return Fit(most, seen[most or min(seen)])
+
+
+def _crossing(held: Mapping[int, int], limit_bytes: int) -> int:
+    """The largest size within the limit, on the line through the two sizes nearest to it."""
+    nearest = sorted(held, key=lambda size: abs(held[size] - limit_bytes))
+    if len(nearest) < 2:
+        return 0
+    low, high = sorted(nearest[:2])
+    growth = (held[high] - held[low]) / (high - low)
+    return max(low + math.floor((limit_bytes - held[low]) / growth), 0) if growth > 0 else 0
 
 
 def extrapolated_batch(current: Estimate, batch: int, optimizer: str, limit_bytes: int) -> int:

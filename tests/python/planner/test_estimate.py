@@ -219,6 +219,37 @@ def test_memory_that_does_not_grow_linearly_is_followed(monkeypatch):
     assert fit_from(made(4, 100, 4 * 4 // 10), 4, 1100).batch == 100
 
 
+@pytest.mark.parametrize("batch", [64, 2048])
+def test_three_batches_are_tried_where_memory_grows_along_a_line(monkeypatch, batch):
+    """One is far off, as buffers do not grow; the line through two shows the last two."""
+    tried = []
+
+    def estimate_of(given):
+        tried.append(given)
+        workers, size = given
+        return made(workers, 1000, 5000 + 10 * size)
+
+    memory_is(monkeypatch, estimate_of)
+    starts = [made(workers, 1000, 5000 + 10 * batch) for workers in (4, 8, 16)]
+    found = largest_batches(
+        lambda *given: given, starts, batch, optimizer="sgd", limit_bytes=16_000
+    )
+    assert [(workers, fit.batch) for workers, fit in found] == [(4, 1000), (8, 1000), (16, 992)]
+    assert len(tried) <= 9, tried
+
+
+def test_a_batch_of_one_tells_that_none_fits(monkeypatch):
+    tried = []
+
+    def estimate_of(size):
+        tried.append(size)
+        return made(16, 1000, size)
+
+    memory_is(monkeypatch, estimate_of)
+    assert fit_from(made(16, 1000, 64), 64, 1000).batch == 0
+    assert tried == [1]
+
+
 def test_limits():
     found = [made(1, 100, 100), made(2, 50, 50), made(4, 25, 25)]
     assert fewest(found, "sgd", 100).workers == 2
