@@ -15,6 +15,7 @@ from typing import Any, Optional
 
 import click
 
+from tofu.cli import check_torch
 from tofu.cli.options import (
     Script,
     check_script,
@@ -26,6 +27,7 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
+from tofu.cli.plan_torch import check_options, is_module
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.plans.progress import stage
@@ -45,15 +47,20 @@ _OPERATORS = "tofu.verify.script.find_operator"
 @device_option
 @fetch_option
 @describe_option
+@click.option(
+    "--mesh", metavar="K,K,...",
+    help="For a module of PyTorch: the sizes of the dimensions of a mesh of processes.",
+)  # fmt: skip
 @click.option("--plan", metavar="PLAN", help="Use a plan that tofu plan --save wrote.")
 @click.option(
     "--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Training steps."
 )
 @click.option("--all", "everything", is_flag=True, help="Show every tensor, not the worst ones.")
 @format_option(("text", "json"), "Text, or the JSON document.")
-@click.argument("script")
+@click.argument("script", metavar="SCRIPT|MODULE:FUNCTION")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def check(
+    mesh: Optional[str],
     plan: Optional[str],
     steps: int,
     everything: bool,
@@ -65,8 +72,12 @@ def check(
     """Train SCRIPT for some steps whole and partitioned, in float32 and float64, and compare.
 
     Rounding shrinks in float64, a fault does not. Exits with status 1 on a fault. Dropout keeps
-    all values meanwhile, as its random numbers differ by worker.
+    all values meanwhile, as its random numbers differ by worker. With --mesh, MODULE:FUNCTION
+    returns a module of PyTorch and its inputs; its processes are connected by gloo, on CPUs.
     """
+    if mesh is not None or (is_module(script) and not os.path.isfile(script)):
+        _check_module(script, mesh, steps, plan, form, everything)
+        return
     check_script(script)
     check_mxnet("tofu check", load=False)
     tell_misplaced(click.get_current_context(), script, args)
@@ -114,8 +125,33 @@ def check(
     if unusual is not None:
         command = [str(steps), script, *args]
         sentences.append(_sensitivity(unusual, runs["float32", False], command))
+    _report(differences, sentences, wrong, fault is not None or bool(wrong), form, everything)
+
+
+def _check_module(
+    target: str, mesh: Optional[str], steps: int, plan: Optional[str], form: str, everything: bool
+) -> None:
+    """Compare the training of a module of PyTorch."""
+    check_options(click.get_current_context(), ("workers", "device", "fetch"))
+    runs = check_torch.trained(target, mesh, steps, plan)
+    from tofu.verify.script.compare_runs import compare, first_fault
+
+    differences = compare(runs.single, runs.double)
+    fault = first_fault(differences)
+    verdict = _verdict(fault, differences, runs.is_random)
+    _report(differences, [verdict], [], fault is not None, form, everything)
+
+
+def _report(
+    differences: Sequence[Any],
+    sentences: Sequence[str],
+    wrong: Sequence[dict[str, Any]],
+    is_fault: bool,
+    form: str,
+    everything: bool,
+) -> None:
+    """Print what was found. Exits with status 1 on a fault."""
     verdict = "\n".join(sentences)
-    is_fault = fault is not None or bool(wrong)
     if form == "json":
         document = {"format": "tofu-check", "version": 1, "fault": is_fault, "operators": wrong}
         tensors = [{**dataclasses.asdict(each), "fault": each.is_fault} for each in differences]

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 import click
 
+from tofu.cli.compare_torch import compare_module
 from tofu.cli.options import (
     Script,
     batch_size_option,
@@ -18,13 +19,15 @@ from tofu.cli.options import (
     log_option,
     machine_option,
     optimizer_option,
+    set_variables,
     shape_option,
     switch_on,
     tell_misplaced,
 )
+from tofu.cli.plan_torch import check_options, is_module
 from tofu.cli.prediction import step_predictor
 from tofu.cli.targets import Target, check_target
-from tofu.config import MODES, OBJECTIVES, parse_mode, parse_workers
+from tofu.config import MODES, OBJECTIVES, Config, parse_mode, parse_workers
 from tofu.planner.comparison import Alternative, advice, compare
 from tofu.planner.sweep import Measure
 from tofu.plans import Plan, SearchOptions
@@ -36,13 +39,17 @@ __all__ = ["compare_command", "render"]
 FORMATS = ("text", "json", "csv", "html")
 _FIELDS = (
     "workers", "mode", "replication", "bytes", "memory_bytes", "status", "lower_bound_bytes",
-    "search_seconds", "step_seconds", "reason", "objective",
+    "search_seconds", "step_seconds", "reason", "objective", "mesh",
 )  # fmt: skip
 
 
 @click.command(
     "compare", cls=Script, short_help="Compare search modes, replication and numbers of workers."
 )
+@click.option(
+    "--mesh", "meshes", multiple=True, metavar="K,K,...",
+    help="For a module of PyTorch: the sizes of a mesh's dimensions; may be repeated.",
+)  # fmt: skip
 @click.option(
     "--workers",
     default="2,4,8",
@@ -87,9 +94,10 @@ _FIELDS = (
 @format_option(
     FORMATS, "A table with advice, a JSON document, comma-separated values, or a web page."
 )
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def compare_command(
+    meshes: tuple[str, ...],
     workers: str,
     modes: str,
     time_limit: Optional[float],
@@ -107,10 +115,24 @@ def compare_command(
 
     With --objective both also for bytes and for time.
 
-    The graph of a SCRIPT is that of a run with the first number of workers.
+    The graph of a SCRIPT is that of a run with the first number of workers. With --mesh:
+    MODULE:FUNCTION returns a module of PyTorch and its inputs, FILE.pt2 is a program that
+    torch.export saved.
     """
-    counts = [parse_workers(text, "--workers") for text in workers.split(",")]
     chosen = [parse_mode(text.strip(), "--search") for text in modes.split(",")]
+    if meshes or is_module(target):
+        check_options(click.get_current_context(), _NOT_OF_MODULES)
+        set_variables(objective="time" if objectives == "both" else objectives, **given)
+        config = Config.from_environment()
+        alternatives = compare_module(
+            target, meshes, chosen,
+            ("bytes", "time") if objectives == "both" else (config.objective,),
+            SearchOptions(machine=config.machine, time_limit_s=time_limit),
+            optimizer=None if optimizer == "none" else optimizer, exact=memory == "exact",
+        )  # fmt: skip
+        click.echo(render(target, alternatives, form), nl=False)
+        return
+    counts = [parse_workers(text, "--workers") for text in workers.split(",")]
     check_target("tofu compare", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
@@ -134,6 +156,9 @@ def compare_command(
         )
     )
     click.echo(render(target, alternatives, form), nl=False)
+
+
+_NOT_OF_MODULES = ("workers", "device", "shapes", "batch_size")
 
 
 # --- printing -----------------------------------------------------------------------------------
@@ -182,15 +207,16 @@ def _record(each: Alternative) -> dict[str, Any]:
         "step_seconds": each.step_seconds,
         "reason": each.reason,
         "objective": each.objective,
+        "mesh": list(each.mesh) or None,
     }
 
 
 def _row(each: Alternative) -> tuple[str, ...]:
     replication = "allowed" if each.replication else "no"
     if each.plan is None:
-        return str(each.workers), each.mode, replication, "no plan", "", each.reason, ""
+        return each.devices, each.mode, replication, "no plan", "", each.reason, ""
     return (
-        str(each.workers),
+        each.devices,
         each.mode,
         replication,
         format_bytes(each.plan.total_bytes),

@@ -35,6 +35,7 @@ class Alternative:
         reason: why there is none.
         step_seconds: the predicted time of a step; None without a machine.
         objective: what the search minimised, one of config.OBJECTIVES.
+        mesh: the sizes of the mesh's dimensions; empty but for modules of PyTorch.
     """
 
     workers: int
@@ -44,6 +45,12 @@ class Alternative:
     reason: str = ""
     step_seconds: Optional[float] = None
     objective: str = OBJECTIVES[0]
+    mesh: tuple[int, ...] = ()
+
+    @property
+    def devices(self) -> str:
+        """The number of workers, or the mesh, for readers."""
+        return " x ".join(map(str, self.mesh or (self.workers,)))
 
     @property
     def memory_bytes(self) -> int:
@@ -109,6 +116,8 @@ def advice(alternatives: Sequence[Alternative]) -> list[str]:
         for each in alternatives
         if each.mode == MODES[0] and each.plan is not None and each.objective == OBJECTIVES[0]
     ]
+    if len({each.mesh for each in first}) > len({each.workers for each in first}):
+        return []  # what follows tells numbers of workers apart, not meshes
     best = {(each.workers, each.replication): each for each in first}
     for (count, whole), each in best.items():
         other = best.get((count, True))

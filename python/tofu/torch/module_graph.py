@@ -61,7 +61,10 @@ def training_graph(traced: Traced, optimizer: Optional[str] = "adam") -> _core.G
     Raises:
         GraphError: graphs do not support the type or size of a tensor.
     """
-    return _core.Graph(_Writer(traced, optimizer).text())
+    if optimizer not in traced.graphs:
+        traced.graphs[optimizer] = _core.Graph(_Writer(traced, optimizer).text())
+    graph: _core.Graph = traced.graphs[optimizer]
+    return graph
 
 
 class _Writer:

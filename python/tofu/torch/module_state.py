@@ -16,7 +16,10 @@ import torch
 
 from tofu.errors import GraphError
 
-__all__ = ["ModuleState", "Place", "check_hooks", "counted", "plain_attributes", "set_attributes"]
+__all__ = [
+    "SYMBOLS", "ModuleState", "Place", "check_hooks", "counted", "plain_attributes",
+    "set_attributes",
+]  # fmt: skip
 
 # Objects deeper inside an attribute than this, and the contents of longer containers, are known
 # by identity alone.
@@ -24,6 +27,8 @@ _DEPTH = 8
 _LENGTH = 1000
 _MOST_STATES = 64
 _PLAIN = (bool, int, str, bytes, type(None), torch.dtype, torch.device)
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a trace knows by name
+_NUMBERS_AND_TEXTS = (bool, int, float, complex, str, type(None), *SYMBOLS)
 _SEQUENCES = (list, tuple, collections.deque)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -165,7 +170,7 @@ def plain_attributes(model: torch.nn.Module) -> dict[Place, Any]:
         (where, name): value
         for where, module in model.named_modules()
         for name, value in vars(module).items()
-        if name != "training" and isinstance(value, (bool, int, float, complex, str, type(None)))
+        if name != "training" and isinstance(value, _NUMBERS_AND_TEXTS)
     }
 
 

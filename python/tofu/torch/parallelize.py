@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -25,7 +25,6 @@ from tofu.errors import ConfigError, GraphError, PlanError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.torch.autograd_step import Call, step
-from tofu.torch.float_inputs import is_float
 from tofu.torch.module_graph import training_graph
 from tofu.torch.module_state import (
     ModuleState,
@@ -35,7 +34,9 @@ from tofu.torch.module_state import (
     plain_attributes,
     set_attributes,
 )
-from tofu.torch.module_trace import trace
+from tofu.torch.module_trace import trace, trace_open
+from tofu.torch.named_numbers import is_float, is_tensor, named_places
+from tofu.torch.open_trace import OpenTrace, OpenTraces
 from tofu.torch.placements import WHOLE, of_dtensor, tiles_of, to_dtensor
 from tofu.torch.planning import check_mesh, plan_traced, wish_of
 from tofu.torch.private_names import pytree
@@ -110,10 +111,18 @@ def parallelize(
 
 
 def program_of(model: torch.nn.Module) -> Program:
-    """The program of a distributed module's first kind of call, with its plan and exchanges."""
-    runner = model.forward
-    assert isinstance(runner, _Runner)
-    return next(program for program in runner.programs.values() if program is not None)
+    """The program of a distributed module's first kind of call, with its plan and exchanges.
+
+    Raises ConfigError if the module has none.
+    """
+    known = model.forward.programs.values() if isinstance(model.forward, _Runner) else ()
+    for program in known:
+        if program is not None:
+            return program
+    raise ConfigError(
+        f"tofu.torch.program_of: {type(model).__name__} has no program; expected the module that "
+        "tofu.torch.parallelize returned, or a submodule that was called alone"
+    )
 
 
 def _mesh(mesh: Union[DeviceMesh, Sequence[int]]) -> DeviceMesh:
@@ -160,7 +169,7 @@ class _Runner:
         self._state = ModuleState(model)
         self._whole = WholeCalls(model)
         self._said: set[str] = set()
-        self._by_value: set[Any] = set()  # kinds that depend on the values of floats
+        self._open = OpenTraces()
         self.programs: dict[Any, Optional[Program]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Runner:
@@ -173,6 +182,7 @@ class _Runner:
         copied._state = ModuleState(copied._model)
         copied._state.ignored.update(self._state.ignored)
         copied._whole = WholeCalls(copied._model)
+        copied._open = OpenTraces()
         copied.programs = {}
         return copied
 
@@ -187,7 +197,7 @@ class _Runner:
     ) -> None:
         """Plan the first kind of call, and distribute parameters and buffers."""
         self._state.number()
-        program = self._planned(args, kwargs, given)
+        program = self._planned(lambda: self._traced(args, kwargs), given)
         assert program is not None
         placed = {
             variable.name: to_dtensor(program.placement(Entry(variable.name)))
@@ -286,14 +296,14 @@ class _Runner:
 
     def _planned_or_whole(self, args: Any, kwargs: Any) -> Optional[Program]:
         """The program of a new kind of call; None if it cannot be traced, and has no gradients."""
-        others, _ = self._described(args, kwargs)
-        if others not in self._by_value and any(kind[0] == others for kind in self.programs):
-            program = self._planned(args, kwargs, None, any_floats=True)
-            if program is not None and not program.graph.fills() & set(program.plan.traced.hints):
+        (form, _), _ = self._described(args, kwargs)
+        program = self._planned(lambda: self._traced_open(args, kwargs), None)
+        if program is not None:
+            if not program.graph.fills() & set(program.plan.traced.hints):
                 return program
-            self._by_value.add(others)
+            self._open.close(form)
         try:
-            return self._planned(args, kwargs, None)
+            return self._planned(lambda: self._traced(args, kwargs), None)
         except GraphError as error:
             if torch.is_grad_enabled():
                 raise
@@ -322,18 +332,19 @@ class _Runner:
         return others, None if any_floats else floats
 
     def _described(self, args: Any, kwargs: Any) -> tuple[Any, tuple[str, ...]]:
-        """What a trace depends on, and the floats among the arguments, on which it may not."""
+        """What a trace depends on, shapes apart, and floats, on which it may not depend."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         what = tuple(
-            (tuple(x.shape), x.dtype, x.requires_grad)
+            (x.ndim, x.dtype, x.requires_grad)
             if isinstance(x, torch.Tensor)
             else ("" if is_float(x) else repr(x))
             for x in leaves
         )
+        shapes = tuple((k, tuple(x.shape)) for k, x in enumerate(leaves) if is_tensor(x))
         device = self._mesh.device_type
         cast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-        others = spec, what, cast, torch.is_grad_enabled(), self._state.number()
-        return others, tuple(repr(x) for x in leaves if is_float(x))
+        form = spec, what, cast, torch.is_grad_enabled(), self._state.number()
+        return (form, shapes), tuple(repr(x) for x in leaves if is_float(x))
 
     def _check_call(self, kind: Any, args: Any, kwargs: Any, drawn: int) -> int:
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
@@ -346,19 +357,11 @@ class _Runner:
         text = f"{placed}/{kind}/{floats}/{kind in self.programs}"
         return check_same_call(what, text, self._name, alike, drawn, self._mesh.device_type)
 
-    def _planned(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        given: GivenPlan,
-        any_floats: bool = False,
-    ) -> Optional[Program]:
-        """A program; None if it depends on the values of floats, but should serve any."""
+    def _planned(self, make: Callable[[], Optional[Traced]], given: GivenPlan) -> Optional[Program]:
+        """The program of a trace; None if there is no trace."""
         sizes = tuple(self._mesh.mesh.shape)
         traced = alike(
-            lambda: self._traced(args, kwargs, any_floats),
-            lambda made: "" if made is None else training_graph(made).hash,
-            self._name,
+            make, lambda made: "" if made is None else training_graph(made).hash, self._name
         )
         if traced is None:
             return None
@@ -371,27 +374,47 @@ class _Runner:
         plan = read_plan(text, traced, sizes, "the plan" if given is None else _named(given))
         return Program(plan, self._mesh, compiled=self._compiled)
 
-    def _traced(self, args: Any, kwargs: Any, any_floats: bool) -> Optional[Traced]:
-        """A trace; None if it depends on the values of floats, but should serve any."""
+    def _traced_open(self, args: Any, kwargs: Any) -> Optional[Traced]:
+        """The trace of a call that differs from an earlier one in floats and sizes alone.
+
+        None if there is no such call, or what forward does depends on the values.
+        """
+        (form, shapes), _ = self._described(args, kwargs)
+        calls = [kind[0][1] for kind in self.programs if kind[0][0] == form]
+
+        def make() -> OpenTrace:
+            check_hooks(self._model)
+            places = named_places([dict(each) for each in (*calls, shapes)])
+            return trace_open(self._model, args, kwargs, places, **self._device_and_gradients())
+
+        if not calls:
+            return None
+        traced = self._open.find(form, shapes, make)
+        if traced is None:
+            return None
+        return self._with_counts(traced, lambda: make().at(dict(shapes)))
+
+    def _traced(self, args: Any, kwargs: Any) -> Traced:
+        """The trace of a call."""
         check_hooks(self._model)
 
         def make() -> Traced:
-            device, gradients = self._mesh.device_type, torch.is_grad_enabled()
-            return trace(
-                self._model, args, kwargs, device=device, gradients=gradients, any_floats=any_floats
-            )
+            return trace(self._model, args, kwargs, **self._device_and_gradients())
 
-        try:
-            traced = make()
-        except GraphError:
-            if any_floats:
-                return None
-            raise
+        return self._with_counts(make(), make)
+
+    def _device_and_gradients(self) -> dict[str, Any]:
+        return {"device": self._mesh.device_type, "gradients": torch.is_grad_enabled()}
+
+    def _with_counts(self, traced: Traced, make: Callable[[], Optional[Traced]]) -> Traced:
+        """The trace, with what it adds to attributes; `make` traces the call again."""
         if not traced.attributes:
             return traced
 
         def again() -> tuple[Mapping[Place, Any], bool]:
             second = make()
+            if second is None:
+                return {}, False
             same = training_graph(second).hash == training_graph(traced).hash
             return second.attributes, same
 

@@ -138,6 +138,7 @@ class Traced:
         differentiable: the positions of outputs that have gradients.
         attributes: attribute of a module -> the value that forward sets it to.
         counts: attribute of a module -> what forward adds to it.
+        graphs: optimizer -> the training graph with its updates, once made.
     """
 
     variables: tuple[Variable, ...]
@@ -151,6 +152,9 @@ class Traced:
     hints: tuple[float, ...] = ()
     attributes: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
     counts: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
+    graphs: dict[Optional[str], Any] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @functools.cached_property
     def forward(self) -> frozenset[str]:

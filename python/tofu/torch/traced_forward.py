@@ -16,7 +16,9 @@ from tofu.torch.private_names import pytree
 __all__ = ["OwnOutputs", "ReturnsObjectError", "without_other_randomness"]
 
 
-_RETURNED = (torch.Tensor, torch.SymFloat, bool, int, float, complex, str, bytes, type(None))
+_RETURNED = (
+    torch.Tensor, torch.SymFloat, torch.SymInt, bool, int, float, complex, str, bytes, type(None),
+)  # fmt: skip
 
 
 class ReturnsObjectError(GraphError):

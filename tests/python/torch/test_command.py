@@ -185,6 +185,29 @@ def test_plans_of_the_frontier_beat_each_other(module) -> None:
         output(*words, "", "--memory", "100B")
 
 
+def test_searches_of_a_module_are_compared(module) -> None:
+    words = ("compare", f"{module}:mlp", "--mesh", "2,2", "--mesh", "4", "--search", "tofu")
+    plans = json.loads(output(*words, "--format", "json"))["plans"]
+    assert [(each["mesh"], each["replication"]) for each in plans] == [
+        ([2, 2], False), ([2, 2], True), ([4], False), ([4], True),
+    ]  # fmt: skip
+    plan = json.loads(output("plan", "--mesh", "2,2", "--format", "json", f"{module}:mlp"))["plan"]
+    assert plans[0]["bytes"] == plan["total_bytes"]
+    assert re.search(r"^ *2 x 2  tofu", output(*words), re.MULTILINE)
+    timed = (*words, "--machine", "dgx-a100", "--objective", "both", "--format", "json")
+    found = json.loads(output(*timed))["plans"]
+    assert len(found) == 8 and all(each["step_seconds"] > 0 for each in found)
+
+
+def test_a_module_is_trained_whole_and_on_a_mesh(module) -> None:
+    words = ("check", f"{module}:named", "--mesh", "2", "--steps", "2")
+    found = json.loads(output(*words, "--format", "json"))
+    assert not found["fault"] and "rounding only" in found["verdict"]
+    places = {(each["step"], each["kind"], each["name"]) for each in found["tensors"]}
+    assert {(2, "gradient", "first.weight"), (2, "weight", "first.weight")} <= places
+    assert all(each["double"] <= 1e-9 for each in found["tensors"])
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -193,11 +216,13 @@ def test_plans_of_the_frontier_beat_each_other(module) -> None:
         (["estimate", "--mesh", "2", "--recompute", "all", "NET:mlp"], "--recompute is not for"),
         (["frontier", "NET:mlp"], "give the devices, such as --mesh 2,4"),
         (["frontier", "--mesh", "2", "--save", "x", "NET:mlp"], "--save is not for PyTorch"),
-        (["compare", "NET:mlp"], "a module of PyTorch; only tofu plan, estimate and frontier"),
-        (["check", "NET:mlp"], "a module of PyTorch; only tofu plan, estimate and frontier"),
+        (["compare", "NET:mlp"], "give meshes, such as --mesh 2 --mesh 2,4"),
+        (["compare", "--mesh", "2", "--workers", "2", "NET:mlp"], "--workers is not for PyTorch"),
+        (["check", "NET:mlp"], "give the devices, such as --mesh 2,2"),
+        (["check", "--mesh", "2", "NET:not_there"], "cannot be imported"),
         (
             ["simulate", "--machine", "p2.8xlarge", "NET:mlp"],
-            "a module of PyTorch; only tofu plan, estimate and frontier",
+            "a module of PyTorch; only tofu plan, estimate, compare, check and frontier",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from torch import nn
 
 import tofu.torch
 from tofu.errors import GraphError
-from tofu.torch.module_trace import trace
+from tofu.torch.module_trace import trace_open
 
 from .ranks import on_ranks
 from .training import GRADIENT, LOSS, difference
@@ -65,7 +65,8 @@ def test_one_program_serves_all_values(kind, programs) -> None:
 
 def test_a_trace_tells_what_depends_on_values() -> None:
     data = torch.randn(6, 8)
-    traced = trace(Scheduled(), (data, 0.1), any_floats=True)
+    traced = trace_open(Scheduled(), (data, 0.1), {}, ()).at({0: (6, 8)})
+    assert traced is not None
     assert len(traced.hints) == 1
     with pytest.raises(GraphError, match="depends on the values of floats"):
-        trace(Scheduled("stepped"), (data, 0.1), any_floats=True)
+        trace_open(Scheduled("stepped"), (data, 0.1), {}, ())
