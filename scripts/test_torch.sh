@@ -1,15 +1,23 @@
 #!/usr/bin/env bash
 # Runs the tests of PyTorch's front end in an environment of its own, in build/torch: MXNet and
 # torch need different NumPys. tofu is this folder's, with the extension that make built.
-# TORCH_BUILD=cpu: only if a CPU build of torch can be had. Arguments are pytest's.
+# TORCH_BUILD=cpu: only if a CPU build of torch can be had. TORCH_VERSION=2.9: that version instead
+# of the latest known to work, in an environment of its own, and a sample of the tests. Arguments
+# are pytest's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=${BUILD:-build} venv=${VENV:-.venv}
-environment=${TORCH_VENV:-$build/torch/env} site=$build/torch/site
+version=${TORCH_VERSION:-}
+environment=${TORCH_VENV:-$build/torch/env$version} site=$build/torch/site$version
+tests=(tests/python/torch)
 # The tests' ranks are forked after a trace, and torch 2.15 runs no autograd in such processes.
 # 2.13 is the latest version that was seen to.
 torch='torch>=2.9,<2.14'
+if [[ -n $version ]]; then
+  torch="torch==$version.*"
+  tests=(tests/python/torch/test_{module_trace,new_sizes,safety}.py)
+fi
 needs=("$torch" numpy click jinja2 rich pytest pytest-timeout pytest-xdist 'transformers>=4.57' accelerate)
 
 skip() {
@@ -28,11 +36,11 @@ if [[ ! -e $environment/.torch ]]; then
     found=$("${pip[@]}" install --dry-run --report - "$torch" 2>/dev/null | "$venv/bin/python" -c '
 import json, sys
 print(*(package["metadata"]["name"] for package in json.load(sys.stdin)["install"]))') ||
-      skip "torch 2.9 cannot be installed here"
+      skip "$torch cannot be installed here"
     [[ " $found" != *" nvidia-"* ]] || skip "only a build of torch for GPUs can be had here"
   fi
   echo "installing torch"
-  "${pip[@]}" install "${needs[@]}" || skip "torch 2.9 cannot be installed here"
+  "${pip[@]}" install "${needs[@]}" || skip "$torch cannot be installed here"
   touch "$environment/.torch"
 fi
 
@@ -42,4 +50,5 @@ ln -s "$PWD"/python/tofu/* "$PWD/tdl" "$site/tofu"
 ln -s "$("$venv/bin/python" -c 'from tofu import _core; print(_core.__file__)')" "$site/tofu"
 export PYTHONPATH=$PWD/$site OMP_NUM_THREADS=1
 [[ $site != /* ]] || export PYTHONPATH=$site
-exec "$environment/bin/python" -m pytest "${@:-tests/python/torch}"
+[[ $# != 0 ]] || set -- "${tests[@]}"
+exec "$environment/bin/python" -m pytest "$@"
