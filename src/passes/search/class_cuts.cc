@@ -8,6 +8,9 @@
 namespace tofu {
 namespace {
 
+// Element-wise operators are cut like their tensors; those without slots do not run.
+bool CutsMatter(const OpClass& op) { return !op.elementwise && !op.slots.empty(); }
+
 void CheckAlike(const Graph& graph, int first, int node, const Cuts& a, const Cuts& b) {
   TOFU_CHECK_USER(a == b, Blame::kPlan)
       << "plan: found different cuts of \"" << graph.nodes[first].name << "\" and \""
@@ -25,7 +28,7 @@ bool CutsAlike(const CoarseGraph& coarse, const Plan& plan) {
     }
   }
   for (const OpClass& op : coarse.operators) {
-    if (op.elementwise) continue;
+    if (!CutsMatter(op)) continue;
     for (int node : op.nodes) {
       if (plan.op_cuts[node] != plan.op_cuts[op.nodes[0]]) return false;
     }
@@ -66,7 +69,7 @@ ClassCuts ClassCutsOf(const Graph& graph, const CoarseGraph& coarse, const Plan&
   }
   for (const OpClass& op : coarse.operators) {
     cuts.operators.emplace_back(plan.op_cuts[op.nodes[0]]);
-    if (op.elementwise) continue;
+    if (!CutsMatter(op)) continue;
     for (int node : op.nodes) {
       CheckAlike(graph, op.nodes[0], node, cuts.operators.back(), plan.op_cuts[node]);
     }

@@ -281,3 +281,20 @@ def test_a_step_takes_the_graph_or_copies_it():
     assert [g.to_json() for g in taken.graphs] == [g.to_json() for g in kept.graphs]
     assert not divided.graph.nodes
     assert divided.fetched_bytes == fetched and any(sizes)
+
+
+def test_operators_that_nothing_reads_may_be_cut_apart():
+    """They do not run, and are alike whatever they read."""
+    graph, table = documents.graph(), documents.table()
+    for name, source in (("of_x", 0), ("of_w", 1)):
+        inputs = [[source, 0, 0], [source, 0, 0]]
+        graph["nodes"].append({"op": "elemwise_mul", "name": name, "inputs": inputs})
+        graph["node_row_ptr"].append(graph["node_row_ptr"][-1] + 1)
+        graph["attrs"]["shape"][1].append([8, 8])
+        graph["attrs"]["dtype"][1].append(0)
+        table["nodes"].append(1)
+    made = _table(json.dumps(graph), json.dumps(table))
+    plan = _core.plan(made, workers=4, pins={"x": [0, 0], "w": [1, 1]})
+    splits = {name: splits for name, _, splits, _ in plan.operators}
+    assert splits["of_x"] != splits["of_w"]
+    assert _core.partition(plan).fetched_bytes == plan.total_bytes
