@@ -389,3 +389,8 @@ def one_ends(errors: str) -> None:
 def test_a_rank_that_ends_ends_the_others(tmp_path) -> None:
     on_ranks(2, one_ends, str(tmp_path / "errors"))
     assert (tmp_path / "errors").read_text() == "told"
+
+
+def test_a_module_that_is_not_distributed_has_no_program() -> None:
+    with pytest.raises(ConfigError, match=r"Linear has no program; expected the module that"):
+        tofu.torch.program_of(torch.nn.Linear(2, 2))
