@@ -52,6 +52,7 @@ h2 { font-size: 1.1rem; margin-top: 2rem; } .verdict { white-space: nowrap; font
 WHOLE = ("table2",)  # of sizes alone: as quick without reduced models
 FAILED = "failed"
 _MARK = re.compile(r"\*\*(.+?)\*\*|`(.+?)`")
+_LINK = re.compile(r"\[(.+?)\]\(.+?\)")
 UNSAID = "says nothing"  # a reduced model of a statement
 SYSTEMS = ("table3", "figure8", "figure9")  # of _systems.py
 SOYBEAN = ("soybean8", "soybean9", "soybean10")  # of _soybean.py
@@ -186,7 +187,7 @@ def to_html(parts: Sequence[tuple[str, str]]) -> str:
         elif kind == "heading":
             lines.append(f"<h3>{safe}</h3>")
         elif kind == "note":
-            lines.append(f"<p>{safe}</p>")
+            lines.append(f"<p>{_marked(safe)}</p>")
         elif kind == "table":
             lines += ['<div class="wide"><table>', *_table_rows(safe), "</table></div>"]
         else:
@@ -200,9 +201,14 @@ def _table_rows(table: str) -> Iterator[str]:
     head, kinds, *body = split
     sides = [" class=number" * kind.endswith(":") for kind in kinds]
     for tag, cells in [("th", head), *(("td", row) for row in body)]:
-        shown = [_MARK.sub(lambda found: f"<b>{found[1] or found[2]}</b>", cell) for cell in cells]
-        marked = "".join(f"<{tag}{side}>{cell}</{tag}>" for side, cell in zip(sides, shown))
-        yield f"<tr>{marked}</tr>"
+        shown = "".join(f"<{tag}{s}>{_marked(cell)}</{tag}>" for s, cell in zip(sides, cells))
+        yield f"<tr>{shown}</tr>"
+
+
+def _marked(text: str) -> str:
+    """A text of Markdown, HTML already, with what is bold or code, and without its links."""
+    plain = _LINK.sub(lambda found: found[1], text)
+    return _MARK.sub(lambda found: f"<b>{found[1] or found[2]}</b>", plain)
 
 
 def _verdict_row(found: str, said: str, why: str) -> str:

@@ -174,14 +174,14 @@ def test_tables_beside_the_papers_numbers_are_on_the_page(scripts, tmp_path, mon
     (tmp_path / "table1.md").write_text("# Table 1\n\n| a | `b` |\n| --- | --: |\n| **<** | 2 |\n")
     (tmp_path / "systems.md").write_text(
         "# Systems\n\n| no | no |\n\n"
-        "## Table 3: rates\n\n| c |\n| --- |\n| 3 |\n\nThe\nsetting.\n\nMore.\n"
+        "## Table 3: rates\n\n| c |\n| --- |\n| 3 |\n\nThe\n[setting](a.md).\n\nMore.\n"
     )
     monkeypatch.setattr(sys, "argv", ["paper.py", "--page", str(tmp_path)])
     scripts["paper"].main()
     page, markdown = ((tmp_path / f"paper.{kind}").read_text() for kind in ("html", "md"))
     assert "<tr><td><b>&lt;</b></td><td class=number>2</td></tr>" in page
     assert "<h3>Table 3: rates</h3>" in page and "<p>The setting.</p>" in page
-    assert "### Table 3: rates\n\n| c |\n| --- |\n| 3 |\n\nThe setting.\n" in markdown
+    assert "### Table 3: rates\n\n| c |\n| --- |\n| 3 |\n\nThe [setting](a.md).\n" in markdown
     assert "More." not in page and "| no |" not in markdown
 
 
