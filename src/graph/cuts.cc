@@ -20,9 +20,12 @@ class Enumerator {
         limit_(limit),
         cuts_(given.size(), kReplicated) {}
 
-  // Only if nothing else is possible, what is given is cut unevenly without need.
+  // Only if nothing else is possible, what is given is whole without need; and only if
+  // that does not help, it is also cut unevenly without need.
   std::vector<Cuts> Run(bool* complete) {
     Step(0);
+    whole_as_given_ = true;
+    if (found_.empty()) Step(0);
     may_be_uneven_ = true;
     if (found_.empty()) Step(0);
     *complete = complete_;
@@ -47,9 +50,23 @@ class Enumerator {
     });
   }
 
+  // Whether a given step is whole although it could cut something, all other steps as
+  // they are.
+  bool IsWholeWithoutNeed() const {
+    if (whole_as_given_ || whole_ == WholeStep::kAlways) return false;
+    for (size_t step = 0; step < given_.size(); ++step) {
+      if (given_[step] != kReplicated) continue;
+      for (int candidate : candidates_) {
+        if (extents_.CanCut(candidate, parts_[step])) return true;
+      }
+    }
+    return false;
+  }
+
   void Step(size_t step) {
     if (!complete_) return;
     if (step == given_.size()) {
+      if (IsWholeWithoutNeed()) return;
       complete_ = found_.size() < limit_;
       if (complete_) found_.push_back(cuts_);
       return;
@@ -80,6 +97,7 @@ class Enumerator {
   const size_t limit_;
   Cuts cuts_;
   bool complete_ = true;
+  bool whole_as_given_ = false;
   bool may_be_uneven_ = false;
   std::vector<Cuts> found_;
 };

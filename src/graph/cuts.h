@@ -106,8 +106,9 @@ class CutExtents {
 // Every way to fill the free steps of `given` from `candidates`, in lexicographic order
 // of the candidates (kReplicated last). A step takes the candidates that it cuts evenly;
 // those that it cuts otherwise only if none of them leads to an end. `given`'s own
-// decisions must stay possible, and as even, unless nothing else is. If there are more
-// than `limit`, returns only some and sets *complete to false.
+// decisions must stay possible, as even, and whole only where nothing could be cut
+// besides, unless nothing else is. If there are more than `limit`, returns only some and
+// sets *complete to false.
 std::vector<Cuts> EnumerateCuts(CutExtents extents, const std::vector<int>& candidates,
                                 const Cuts& given, const std::vector<int>& parts,
                                 WholeStep whole, size_t limit, bool* complete);

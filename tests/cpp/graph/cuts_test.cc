@@ -8,11 +8,12 @@ namespace tofu {
 namespace {
 
 std::vector<Cuts> Enumerate(const std::vector<int64_t>& extents, const Cuts& given,
-                            WholeStep whole = WholeStep::kOnlyWhenNothingCanBeCut) {
+                            WholeStep whole = WholeStep::kOnlyWhenNothingCanBeCut,
+                            std::vector<int> parts = {}) {
   std::vector<int> dims;
   for (size_t d = 0; d < extents.size(); ++d) dims.push_back(static_cast<int>(d));
   bool complete = false;
-  const std::vector<int> parts(given.size(), 2);
+  if (parts.empty()) parts.assign(given.size(), 2);
   std::vector<Cuts> found =
       EnumerateCuts(CutExtents(extents), dims, given, parts, whole, 1000, &complete);
   EXPECT_TRUE(complete);
@@ -48,6 +49,20 @@ TEST(CutsTest, FreeStepLeavesGivenLaterCutsEven) {
       << "all given";
   EXPECT_EQ(Enumerate({10}, {kFree, 0, 0}), (std::vector<Cuts>{{0, 0, 0}}))
       << "nothing else can be cut";
+}
+
+// After two cuts of 8 elements 2 are left, which 3 parts cannot have; after one 4 are.
+TEST(CutsTest, FreeStepLeavesNothingToCutWhereAGivenStepIsWhole) {
+  const Cuts given = {kFree, 0, kReplicated};
+  constexpr WholeStep kRarely = WholeStep::kOnlyWhenNothingCanBeCut;
+  EXPECT_EQ(Enumerate({8, 2}, given, kRarely, {2, 2, 3}),
+            (std::vector<Cuts>{{0, 0, kReplicated}}));
+  EXPECT_EQ(Enumerate({8, 2}, given, WholeStep::kAlways, {2, 2, 3}).size(), 3U);
+  EXPECT_EQ(Enumerate({32, 2}, given, kRarely, {2, 2, 3}),
+            (std::vector<Cuts>{{0, 0, kReplicated}, {1, 0, kReplicated}}))
+      << "nothing else is possible";
+  EXPECT_EQ(Enumerate({2}, {kReplicated, kFree}), (std::vector<Cuts>{{kReplicated, 0}}))
+      << "whole first and cut later, but nothing is left to cut";
 }
 
 TEST(CutsTest, WhereAllPartsMustBeEqualOnlyWhatDividesIsCut) {

@@ -129,6 +129,10 @@ struct Joint {
   std::vector<std::vector<int>> orders;
 };
 
+void PrintTo(const Joint& joint, std::ostream* out) {
+  *out << joint.workers << " workers";
+}
+
 class AllSteps : public testing::TestWithParam<Joint> {
  protected:
   // Relative gaps to the optimum.
