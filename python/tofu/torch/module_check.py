@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import multiprocessing
 from torch.distributed.tensor import DTensor
+from torch.nn.modules import dropout
 
 from tofu.errors import ConfigError
 from tofu.torch.loading import load
@@ -25,6 +26,7 @@ __all__ = ["Runs", "trained"]
 
 _TYPES = {"single": torch.float32, "double": torch.float64}
 _RATE = 0.01
+_DROPOUTS = tuple(getattr(dropout, name) for name in dropout.__all__)
 _RANDOM = "random"  # a fact that is recorded besides tensors
 Arrays = dict[str, Any]
 
@@ -111,7 +113,7 @@ def _typed(value: Any, dtype: torch.dtype) -> Any:
 
 def _without_dropout(model: torch.nn.Module) -> torch.nn.Module:
     for module in model.modules():
-        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+        if isinstance(module, _DROPOUTS):
             module.p = 0.0
     return model
 
