@@ -94,10 +94,9 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
   {
     const Interruptible interruptible;
     const Graph& graph = *uses.graph;
-    memory =
-        PredictExecutorMemory(uses, OutlineOf(graph), rules,
-                              {workers, match_range, search_match_range, external_heads})
-            .memory;
+    memory = PredictExecutorMemory(
+                 uses, rules, {workers, match_range, search_match_range, external_heads})
+                 .memory;
     for (const LiveTensor& live : memory.peak) peak.push_back(Record(graph, live));
     for (const LiveMoment& moment : memory.moments) {
       const bool is_copy = moment.node < 0;
@@ -117,21 +116,22 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
 
 }  // namespace
 
-MemoryPrediction PredictExecutorMemory(const GraphUses& uses, Graph graph,
+MemoryPrediction PredictExecutorMemory(const GraphUses& uses,
                                        const std::vector<Rule>& rules,
                                        const MemorySettings& settings) {
+  const Graph& graph = *uses.graph;
   MemoryPrediction prediction;
   prediction.table = TableOf(uses.uses, rules);
-  CheckMemoryTable(prediction.table, *uses.graph);
+  CheckMemoryTable(prediction.table, graph);
   ExecutorMemoryOptions options;
   options.num_workers = settings.workers;
   options.match_range = settings.match_range;
   options.search_match_range = settings.search_match_range;
   options.external_heads.assign(graph.heads.size(), 0);
   for (int head : settings.external_heads) options.external_heads.at(head) = 1;
-  prediction.bound =
-      OrderAsBound(std::move(graph), WorkersOf(*uses.graph, settings.workers));
-  prediction.memory = PlanExecutorMemory(prediction.bound, prediction.table, options);
+  prediction.order = OrderOf(graph, WorkersOf(graph, settings.workers), graph.heads);
+  prediction.memory =
+      PlanExecutorMemory(graph, prediction.order, prediction.table, options);
   return prediction;
 }
 

@@ -32,13 +32,12 @@ struct MemorySettings {
 
 struct MemoryPrediction {
   MemoryTable table;
-  BoundGraph bound;
+  BoundOrder order;
   ExecutorMemory memory;
 };
 
-// `graph`: that of `uses`, or its outline. A graph without context groups belongs to
-// worker 0 alone.
-MemoryPrediction PredictExecutorMemory(const GraphUses& uses, Graph graph,
+// A graph without context groups belongs to worker 0 alone.
+MemoryPrediction PredictExecutorMemory(const GraphUses& uses,
                                        const std::vector<Rule>& rules,
                                        const MemorySettings& settings);
 

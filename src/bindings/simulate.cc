@@ -137,14 +137,14 @@ py::dict RunSimulation(const GraphUses& uses, const std::vector<Rule>& rules,
   SimulationOptions options;
   options.is_stock = is_stock;
   Simulation simulation;
-  MemoryPrediction prediction;
+  BoundGraph bound;
   {
     const py::gil_scoped_release unlock;
-    prediction =
-        PredictExecutorMemory(uses, *uses.graph, rules,
-                              {workers, match_range, search_match_range, external_heads});
-    simulation = Simulate(prediction.bound, prediction.table, prediction.memory,
-                          calls.calls, Works(works), machine, options);
+    const MemoryPrediction prediction = PredictExecutorMemory(
+        uses, rules, {workers, match_range, search_match_range, external_heads});
+    bound = InOrder(*uses.graph, prediction.order);
+    simulation = Simulate(bound, prediction.table, prediction.memory, calls.calls,
+                          Works(works), machine, options);
   }
   py::dict result;
   result["step_seconds"] = simulation.execution.step_s;
@@ -152,9 +152,8 @@ py::dict RunSimulation(const GraphUses& uses, const std::vector<Rule>& rules,
   result["operations"] = simulation.operations.operations.size();
   result["workers"] = WorkerRecords(simulation);
   result["links"] = LinkRecords(simulation, machine);
-  result["critical_path"] = PathRecord(simulation, prediction.bound);
-  result["timeline"] =
-      with_timeline ? AllOperations(simulation, prediction.bound) : py::list();
+  result["critical_path"] = PathRecord(simulation, bound);
+  result["timeline"] = with_timeline ? AllOperations(simulation, bound) : py::list();
   return result;
 }
 

@@ -148,10 +148,10 @@ std::vector<std::pair<int, int>> Segments(const Graph& graph, int workers) {
 // them.
 std::vector<std::pair<int, int>> BoundNodes(const Graph& graph, int workers) {
   const Interruptible interruptible;
-  const BoundGraph bound = OrderAsBound(OutlineOf(graph), NodeWorkers(graph, workers));
+  const BoundOrder order = OrderOf(graph, NodeWorkers(graph, workers), graph.heads);
   std::vector<std::pair<int, int>> nodes;
-  for (int node = 0; node < bound.graph.num_nodes(); ++node) {
-    nodes.emplace_back(bound.sources[node], bound.workers[node]);
+  for (int place = 0; place < order.size(); ++place) {
+    nodes.emplace_back(order.sources[place], order.workers[place]);
   }
   return nodes;
 }

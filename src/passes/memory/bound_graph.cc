@@ -1,5 +1,6 @@
 #include "passes/memory/bound_graph.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -10,140 +11,221 @@
 namespace tofu {
 namespace {
 
+// Lists of numbers, one after the other: numbers of nodes that a node depends on.
+struct Dependencies {
+  std::vector<size_t> begins = {0};  // [node + 1]
+  std::vector<int> nodes;
+
+  void Close() { begins.push_back(nodes.size()); }
+};
+
+Dependencies DependenciesOf(const Graph& graph) {
+  Dependencies dependencies;
+  dependencies.begins.reserve(graph.nodes.size() + 1);
+  for (const Node& node : graph.nodes) {
+    for (NodeEntry input : node.inputs) dependencies.nodes.push_back(input.node);
+    for (int before : node.control_deps) dependencies.nodes.push_back(before);
+    dependencies.Close();
+  }
+  return dependencies;
+}
+
 // Node numbers in the post-order of a depth-first visit.
-std::vector<int> VisitOrder(const Graph& graph) {
+std::vector<int> VisitOrder(const Dependencies& dependencies,
+                            const std::vector<int>& heads) {
   std::vector<int> order;
-  std::vector<char> seen(graph.nodes.size(), 0);
+  order.reserve(dependencies.begins.size());
+  std::vector<char> seen(dependencies.begins.size(), 0);
   std::vector<std::pair<int, size_t>> stack;  // node, next of its dependencies
   const auto push = [&](int node) {
-    if (seen[static_cast<size_t>(node)]) return;
-    seen[static_cast<size_t>(node)] = 1;
-    stack.emplace_back(node, 0);
+    const auto at = static_cast<size_t>(node);
+    if (seen[at]) return;
+    seen[at] = 1;
+    stack.emplace_back(node, dependencies.begins[at]);
   };
-  for (const NodeEntry& head : graph.heads) {
-    push(head.node);
+  for (int head : heads) {
+    push(head);
     while (!stack.empty()) {
       auto& [number, next] = stack.back();
-      const Node& node = graph.nodes[static_cast<size_t>(number)];
-      const size_t inputs = node.inputs.size();
-      if (next == inputs + node.control_deps.size()) {
+      if (next == dependencies.begins[static_cast<size_t>(number) + 1]) {
         order.push_back(number);
         stack.pop_back();
         continue;
       }
-      const size_t i = next++;
-      push(i < inputs ? node.inputs[i].node : node.control_deps[i - inputs]);
+      push(dependencies.nodes[next++]);
     }
   }
   return order;
 }
 
-class Builder {
- public:
-  Builder(Graph from, const std::vector<int>& workers)
-      : from_(std::move(from)), workers_(workers), numbers_(from_.nodes.size(), -1) {}
+std::vector<int> NodesOf(const std::vector<NodeEntry>& entries) {
+  std::vector<int> nodes;
+  nodes.reserve(entries.size());
+  for (NodeEntry entry : entries) nodes.push_back(entry.node);
+  return nodes;
+}
 
-  BoundGraph Run() {
-    to_.graph.nodes.reserve(from_.nodes.size());
-    to_.graph.shapes.reserve(from_.shapes.size());
-    to_.graph.first_entry = {0};
-    for (int node : VisitOrder(from_)) Add(node);
-    for (const NodeEntry& head : from_.heads) {
-      to_.graph.heads.push_back({numbers_[static_cast<size_t>(head.node)], head.index});
-    }
-    return std::move(to_);
+class Binder {
+ public:
+  Binder(const Graph& graph, const std::vector<int>& workers)
+      : graph_(graph), workers_(workers), numbers_(graph.nodes.size(), -1) {}
+
+  BoundOrder Run(const std::vector<NodeEntry>& heads) {
+    to_.first_entry = {0};
+    to_.first_read = {0};
+    for (int node : VisitOrder(DependenciesOf(graph_), NodesOf(heads))) Add(node);
+    for (NodeEntry head : heads) to_.heads.push_back(Same(head));
+    // A second visit of the same graph gives the same order.
+    return copies_.empty() ? std::move(to_) : Renumbered();
   }
 
  private:
   void Add(int number) {
-    Node node = std::move(from_.nodes[static_cast<size_t>(number)]);
+    const Node& node = graph_.nodes[static_cast<size_t>(number)];
     const int worker = workers_[static_cast<size_t>(number)];
     const bool is_direct = IsDirect(node);
-    for (NodeEntry& input : node.inputs) {
-      input = is_direct ? Same(input) : OnWorker(input, worker);
+    reads_.clear();
+    for (NodeEntry input : node.inputs) {
+      reads_.push_back(is_direct ? Same(input) : OnWorker(input, worker));
     }
-    for (int& dependency : node.control_deps) {
-      dependency = numbers_[static_cast<size_t>(dependency)];
+    for (int before : node.control_deps) {
+      dependencies_.nodes.push_back(numbers_[static_cast<size_t>(before)]);
     }
+    dependencies_.Close();
+    numbers_[static_cast<size_t>(number)] = to_.size();
     for (int i = 0; i < node.num_outputs; ++i) {
-      const auto entry = static_cast<size_t>(from_.entry_id({number, i}));
-      to_.graph.shapes.push_back(std::move(from_.shapes[entry]));
-      to_.graph.dtypes.push_back(from_.dtypes[entry]);
+      to_.entry_sources.push_back(graph_.entry_id({number, i}));
     }
-    numbers_[static_cast<size_t>(number)] = Append(std::move(node), worker, number);
+    Append(number, worker, reads_);
   }
 
-  NodeEntry Same(NodeEntry entry) const {
-    return {numbers_[static_cast<size_t>(entry.node)], entry.index};
+  int Same(NodeEntry entry) const {
+    const int place = numbers_[static_cast<size_t>(entry.node)];
+    return to_.first_entry[static_cast<size_t>(place)] + entry.index;
   }
 
-  NodeEntry OnWorker(NodeEntry entry, int worker) {
-    const NodeEntry same = Same(entry);
+  int OnWorker(NodeEntry entry, int worker) {
+    const int same = Same(entry);
     if (workers_[static_cast<size_t>(entry.node)] == worker) return same;
-    const auto [found, is_new] =
-        copies_.emplace(std::make_tuple(entry.node, entry.index, worker), 0);
+    const auto [found, is_new] = copies_.emplace(
+        std::make_tuple(entry.node, entry.index, worker), to_.num_entries());
     if (is_new) {
-      Node copy;
-      copy.op = kCrossDeviceCopyOp;
-      copy.name = to_.graph.nodes[static_cast<size_t>(same.node)].name + "_copy";
-      copy.inputs = {same};
-      const Shape shape = to_.graph.shape(same);
-      to_.graph.shapes.push_back(shape);
-      to_.graph.dtypes.push_back(to_.graph.dtype(same));
-      found->second = Append(std::move(copy), worker, -1);
+      dependencies_.Close();
+      to_.entry_sources.push_back(graph_.entry_id(entry));
+      Append(-1, worker, {same});
     }
-    return {found->second, 0};
+    return found->second;
   }
 
-  // The shapes and dtypes of its outputs are there.
-  int Append(Node node, int worker, int source) {
-    auto& first = to_.graph.first_entry;
-    first.push_back(first.back() + node.num_outputs);
-    to_.graph.nodes.push_back(std::move(node));
-    to_.workers.push_back(worker);
+  // Its outputs are there.
+  void Append(int source, int worker, const std::vector<int>& reads) {
     to_.sources.push_back(source);
-    return to_.graph.num_nodes() - 1;
+    to_.workers.push_back(worker);
+    to_.first_entry.push_back(to_.num_entries());
+    to_.reads.insert(to_.reads.end(), reads.begin(), reads.end());
+    to_.first_read.push_back(to_.reads.size());
   }
 
-  Graph from_;  // its nodes and shapes move to to_
+  // The places in visiting order, copies included.
+  BoundOrder Renumbered() const {
+    BoundOrder result;
+    result.first_entry = {0};
+    result.first_read = {0};
+    std::vector<int> moved(to_.entry_sources.size(), -1);
+    std::vector<int> heads;
+    for (int head : to_.heads) heads.push_back(to_.place(head));
+    for (int from : VisitOrder(AllDependencies(), heads)) {
+      const auto place = static_cast<size_t>(from);
+      result.sources.push_back(to_.sources[place]);
+      result.workers.push_back(to_.workers[place]);
+      for (size_t i = to_.first_read[place]; i < to_.first_read[place + 1]; ++i) {
+        result.reads.push_back(moved[static_cast<size_t>(to_.reads[i])]);
+      }
+      result.first_read.push_back(result.reads.size());
+      for (int e = to_.first_entry[place]; e < to_.first_entry[place + 1]; ++e) {
+        const auto entry = static_cast<size_t>(e);
+        moved[entry] = result.num_entries();
+        result.entry_sources.push_back(to_.entry_sources[entry]);
+      }
+      result.first_entry.push_back(result.num_entries());
+    }
+    for (int head : to_.heads) result.heads.push_back(moved[static_cast<size_t>(head)]);
+    return result;
+  }
+
+  Dependencies AllDependencies() const {
+    Dependencies all;
+    for (size_t place = 0; place < to_.sources.size(); ++place) {
+      for (size_t i = to_.first_read[place]; i < to_.first_read[place + 1]; ++i) {
+        all.nodes.push_back(to_.place(to_.reads[i]));
+      }
+      for (size_t i = dependencies_.begins[place]; i < dependencies_.begins[place + 1];
+           ++i) {
+        all.nodes.push_back(dependencies_.nodes[i]);
+      }
+      all.Close();
+    }
+    return all;
+  }
+
+  const Graph& graph_;
   const std::vector<int>& workers_;
-  BoundGraph to_;
-  std::vector<int> numbers_;                         // [node of from_]: its number in to_
-  std::map<std::tuple<int, int, int>, int> copies_;  // entry, worker -> node of to_
+  BoundOrder to_;
+  Dependencies dependencies_;                        // [place]: those of control
+  std::vector<int> numbers_;                         // [node]: its place
+  std::vector<int> reads_;                           // of the node that is added
+  std::map<std::tuple<int, int, int>, int> copies_;  // entry, worker -> entry of to_
 };
 
-// The same graph with its nodes in visiting order.
-BoundGraph Renumbered(BoundGraph from) {
-  BoundGraph to;
-  to.graph.nodes.reserve(from.graph.nodes.size());
-  to.graph.shapes.reserve(from.graph.shapes.size());
-  std::vector<int> numbers(from.graph.nodes.size(), -1);
-  for (int number : VisitOrder(from.graph)) {
-    Node node = std::move(from.graph.nodes[static_cast<size_t>(number)]);
-    for (NodeEntry& input : node.inputs) {
-      input.node = numbers[static_cast<size_t>(input.node)];
-    }
-    for (int& dependency : node.control_deps) {
-      dependency = numbers[static_cast<size_t>(dependency)];
-    }
-    for (int i = 0; i < node.num_outputs; ++i) {
-      const int entry = from.graph.entry_id({number, i});
-      to.graph.shapes.push_back(std::move(from.graph.shapes[static_cast<size_t>(entry)]));
-      to.graph.dtypes.push_back(from.graph.dtype({number, i}));
-    }
-    numbers[static_cast<size_t>(number)] = to.graph.num_nodes();
-    to.graph.nodes.push_back(std::move(node));
-    to.workers.push_back(from.workers[static_cast<size_t>(number)]);
-    to.sources.push_back(from.sources[static_cast<size_t>(number)]);
-  }
-  for (const NodeEntry& head : from.graph.heads) {
-    to.graph.heads.push_back({numbers[static_cast<size_t>(head.node)], head.index});
-  }
-  IndexEntries(&to.graph);
-  return to;
+}  // namespace
+
+int BoundOrder::place(int entry) const {
+  const auto after = std::upper_bound(first_entry.begin(), first_entry.end(), entry);
+  return static_cast<int>(after - first_entry.begin()) - 1;
 }
 
-}  // namespace
+BoundOrder OrderOf(const Graph& graph, const std::vector<int>& workers,
+                   const std::vector<NodeEntry>& heads) {
+  return Binder(graph, workers).Run(heads);
+}
+
+BoundGraph InOrder(Graph graph, const BoundOrder& order) {
+  BoundGraph bound{{}, order.workers, order.sources};
+  Graph& to = bound.graph;
+  to.first_entry = order.first_entry;
+  for (int entry : order.entry_sources) {
+    to.shapes.push_back(graph.shapes[static_cast<size_t>(entry)]);
+    to.dtypes.push_back(graph.dtypes[static_cast<size_t>(entry)]);
+  }
+  const auto entry_of = [&](int entry) {
+    const int place = order.place(entry);
+    return NodeEntry{place, entry - order.first_entry[static_cast<size_t>(place)]};
+  };
+  to.nodes.reserve(order.sources.size());
+  for (size_t place = 0; place < order.sources.size(); ++place) {
+    std::vector<NodeEntry> inputs;
+    for (size_t i = order.first_read[place]; i < order.first_read[place + 1]; ++i) {
+      inputs.push_back(entry_of(order.reads[i]));
+    }
+    Node node;
+    if (order.sources[place] >= 0) {
+      node = std::move(graph.nodes[static_cast<size_t>(order.sources[place])]);
+    } else {
+      node.op = kCrossDeviceCopyOp;
+      node.name = to.nodes[static_cast<size_t>(inputs[0].node)].name + "_copy";
+    }
+    node.inputs = std::move(inputs);
+    node.control_deps.clear();
+    to.nodes.push_back(std::move(node));
+  }
+  for (int head : order.heads) to.heads.push_back(entry_of(head));
+  return bound;
+}
+
+BoundGraph OrderAsBound(Graph graph, const std::vector<int>& workers) {
+  const BoundOrder order = OrderOf(graph, workers, graph.heads);
+  return InOrder(std::move(graph), order);
+}
 
 Graph OutlineOf(const Graph& graph) {
   Graph outline;
@@ -164,10 +246,6 @@ Graph OutlineOf(const Graph& graph) {
   outline.shapes = graph.shapes;
   outline.dtypes = graph.dtypes;
   return outline;
-}
-
-BoundGraph OrderAsBound(Graph graph, const std::vector<int>& workers) {
-  return Renumbered(Builder(std::move(graph), workers).Run());
 }
 
 }  // namespace tofu

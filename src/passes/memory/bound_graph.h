@@ -9,7 +9,7 @@
 // each worker that reads it.
 //
 // Input:      a graph and the worker of every node.
-// Output:     a new graph, without nodes that no head needs.
+// Output:     the order in numbers, or a new graph, without nodes that no head needs.
 // Invariants: nodes come after everything that they read or depend on.
 // Errors:     none.
 // Position:   after partition, or phases; before executor_memory.
@@ -17,19 +17,42 @@
 #ifndef TOFU_PASSES_MEMORY_BOUND_GRAPH_H_
 #define TOFU_PASSES_MEMORY_BOUND_GRAPH_H_
 
+#include <cstddef>
 #include <vector>
 
 #include "graph/graph.h"
 
 namespace tofu {
 
+// The places of nodes in the executor's order. Outputs are numbered consecutively.
+struct BoundOrder {
+  std::vector<int> sources;        // [place]: number in the graph; -1: a copy
+  std::vector<int> workers;        // [place]
+  std::vector<int> first_entry;    // [place + 1]: its first output
+  std::vector<int> entry_sources;  // [entry]: in the graph, also of a copy
+  std::vector<size_t> first_read;  // [place + 1]: its first input in `reads`
+  std::vector<int> reads;          // entries
+  std::vector<int> heads;          // entries
+
+  int size() const { return static_cast<int>(sources.size()); }
+  int num_entries() const { return static_cast<int>(entry_sources.size()); }
+  // The place of the node that has this output.
+  int place(int entry) const;
+};
+
+// `heads`: entries of the graph, in the order in which the executor visits them.
+BoundOrder OrderOf(const Graph& graph, const std::vector<int>& workers,
+                   const std::vector<NodeEntry>& heads);
+
 struct BoundGraph {
-  Graph graph;               // without head roles
+  Graph graph;               // without head roles and control dependencies
   std::vector<int> workers;  // [node]
   std::vector<int> sources;  // [node]: number in the given graph; -1: a copy
 };
 
 BoundGraph OrderAsBound(Graph graph, const std::vector<int>& workers);
+// The same in an order that is known.
+BoundGraph InOrder(Graph graph, const BoundOrder& order);
 
 // A copy with all that the order and the sizes of tensors depend on, without most
 // attributes and names: much less to copy.

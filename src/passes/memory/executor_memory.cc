@@ -17,15 +17,57 @@ constexpr int kExternal = -2;
 // The planner counts every element as a float32.
 constexpr int64_t kPlannedElementBytes = 4;
 
+// A graph in the executor's order, as the planner needs it.
+class Nodes {
+ public:
+  Nodes(const Graph& graph, const BoundOrder& order, const MemoryTable& table)
+      : order_(order), table_(table) {
+    is_variable_.reserve(order.sources.size());
+    ignored_.assign(order.reads.size(), 0);
+    for (int place = 0; place < order.size(); ++place) {
+      const int source = order.sources[place];
+      is_variable_.push_back(source >= 0 && graph.nodes[source].is_variable());
+      for (int input : Rule(place).ignored_inputs) {
+        ignored_[order.first_read[place] + static_cast<size_t>(input)] = 1;
+      }
+    }
+    elements_.reserve(order.entry_sources.size());
+    for (int entry : order.entry_sources) {
+      elements_.push_back(NumElements(graph.shapes[entry]));
+      dtypes_.push_back(graph.dtypes[entry]);
+      bytes_.push_back(elements_.back() * DtypeBytes(graph.dtypes[entry]));
+    }
+  }
+
+  const BoundOrder& order() const { return order_; }
+  const MemoryRule& Rule(int place) const {
+    static const MemoryRule none;
+    const int source = order_.sources[place];
+    const int rule = source < 0 ? -1 : table_.node_rules[source];
+    return rule < 0 ? none : table_.rules[rule];
+  }
+  bool IsVariable(int place) const { return is_variable_[place]; }
+  // Whether only the shape of an input is read; `read`: its number in order().reads.
+  bool IsIgnored(size_t read) const { return ignored_[read]; }
+  int64_t Elements(int entry) const { return elements_[entry]; }
+  int64_t Bytes(int entry) const { return bytes_[entry]; }
+  int Dtype(int entry) const { return dtypes_[entry]; }
+
+ private:
+  const BoundOrder& order_;
+  const MemoryTable& table_;
+  std::vector<char> is_variable_;  // [place]
+  std::vector<char> ignored_;      // [read]
+  std::vector<int64_t> elements_;  // [entry]
+  std::vector<int64_t> bytes_;     // [entry]
+  std::vector<int> dtypes_;        // [entry]
+};
+
 class Planner {
  public:
-  // elements: [entry], how many its tensor has.
-  Planner(const BoundGraph& bound, const std::vector<int64_t>& elements,
-          const MemoryTable& table, const ExecutorMemoryOptions& options, int match_range)
-      : bound_(bound),
-        graph_(bound.graph),
-        elements_(elements),
-        table_(table),
+  Planner(const Nodes& nodes, const ExecutorMemoryOptions& options, int match_range)
+      : nodes_(nodes),
+        order_(nodes.order()),
         match_range_(match_range),
         free_(static_cast<size_t>(options.num_workers)),
         live_(static_cast<size_t>(options.num_workers), 0),
@@ -34,9 +76,7 @@ class Planner {
   }
 
   ExecutorMemory Run() {
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (!graph_.nodes[node].is_variable()) Visit(node);
-    }
+    VisitAll();
     ExecutorMemory memory;
     memory.match_range = match_range_;
     memory.bytes_per_worker.assign(free_.size(), 0);
@@ -56,9 +96,7 @@ class Planner {
     const auto most = std::max_element(needed.begin(), needed.end());
     stop_worker_ = static_cast<int>(most - needed.begin());
     stop_bytes_ = *most;
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (!graph_.nodes[node].is_variable()) Visit(node);
-    }
+    VisitAll();
     std::stable_sort(at_stop_.begin(), at_stop_.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
     memory->peak_worker = stop_worker_;
@@ -76,81 +114,74 @@ class Planner {
     int entry = 0;        // the tensor that it holds
   };
 
-  const MemoryRule& Rule(int node) const {
-    static const MemoryRule none;
-    const int source = bound_.sources[node];
-    const int rule = source < 0 ? -1 : table_.node_rules[source];
-    return rule < 0 ? none : table_.rules[rule];
-  }
-
-  static bool Ignores(const MemoryRule& rule, size_t input) {
-    return std::count(rule.ignored_inputs.begin(), rule.ignored_inputs.end(), input) > 0;
-  }
-
-  int64_t Elements(int entry) const { return elements_[entry]; }
-  int64_t Bytes(int entry) const {
-    return Elements(entry) * DtypeBytes(graph_.dtypes[entry]);
-  }
-
   void CountReaders(const std::vector<char>& external_heads) {
-    readers_.assign(static_cast<size_t>(graph_.num_entries()), 0);
-    block_of_.assign(static_cast<size_t>(graph_.num_entries()), kNone);
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      const Node& n = graph_.nodes[node];
-      if (n.is_variable()) block_of_[graph_.entry_id({node, 0})] = kExternal;
-      for (size_t i = 0; i < n.inputs.size(); ++i) {
-        if (!Ignores(Rule(node), i)) ++readers_[graph_.entry_id(n.inputs[i])];
-      }
+    readers_.assign(order_.entry_sources.size(), 0);
+    block_of_.assign(order_.entry_sources.size(), kNone);
+    for (int place = 0; place < order_.size(); ++place) {
+      if (nodes_.IsVariable(place)) block_of_[order_.first_entry[place]] = kExternal;
     }
-    for (size_t i = 0; i < graph_.heads.size(); ++i) {
-      const int entry = graph_.entry_id(graph_.heads[i]);
+    for (size_t read = 0; read < order_.reads.size(); ++read) {
+      if (!nodes_.IsIgnored(read)) ++readers_[order_.reads[read]];
+    }
+    for (size_t i = 0; i < order_.heads.size(); ++i) {
+      const int entry = order_.heads[i];
       ++readers_[entry];
       if (i < external_heads.size() && external_heads[i]) block_of_[entry] = kExternal;
     }
   }
 
-  void Visit(int node) {
+  void VisitAll() {
+    for (int place = 0; place < order_.size(); ++place) {
+      if (!nodes_.IsVariable(place)) Visit(place);
+    }
+  }
+
+  void Visit(int place) {
     CheckInterrupt();
-    const MemoryRule& rule = Rule(node);
-    const Node& n = graph_.nodes[node];
-    TakeOver(node, rule);
-    std::vector<std::pair<int64_t, int>> outputs;  // size, entry, without a block
-    for (int i = 0; i < n.num_outputs; ++i) {
-      const int entry = graph_.entry_id({node, i});
-      if (block_of_[entry] == kNone) outputs.emplace_back(Elements(entry), entry);
+    TakeOver(place, nodes_.Rule(place));
+    const int begin = order_.first_entry[place];
+    const int end = order_.first_entry[place + 1];
+    std::vector<std::pair<int64_t, int>>& outputs = outputs_;  // without a block
+    outputs.clear();
+    for (int entry = begin; entry < end; ++entry) {
+      if (block_of_[entry] == kNone) outputs.emplace_back(nodes_.Elements(entry), entry);
     }
-    std::stable_sort(outputs.begin(), outputs.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (outputs.size() > 1) {
+      std::stable_sort(outputs.begin(), outputs.end(),
+                       [](const auto& a, const auto& b) { return a.first < b.first; });
+    }
     for (auto it = outputs.rbegin(); it != outputs.rend(); ++it) {
-      Request(bound_.workers[node], it->second);
+      Request(order_.workers[place], it->second);
     }
-    if (bound_.workers[node] == stop_worker_) {
-      moments_.push_back({bound_.sources[node], live_[stop_worker_]});
+    if (order_.workers[place] == stop_worker_) {
+      moments_.push_back({order_.sources[place], live_[stop_worker_]});
     }
-    for (size_t i = 0; i < n.inputs.size(); ++i) {
-      const int block = block_of_[graph_.entry_id(n.inputs[i])];
-      if (block < 0 || Ignores(rule, i)) continue;
+    for (size_t i = order_.first_read[place]; i < order_.first_read[place + 1]; ++i) {
+      const int block = block_of_[order_.reads[i]];
+      if (block < 0 || nodes_.IsIgnored(i)) continue;
       if (--blocks_[block].readers == 0) Release(block);
     }
-    for (int i = 0; i < n.num_outputs; ++i) {
-      const int block = block_of_[graph_.entry_id({node, i})];
+    for (int entry = begin; entry < end; ++entry) {
+      const int block = block_of_[entry];
       if (block >= 0 && blocks_[block].readers == 0) Release(block);
     }
   }
 
   // Gives outputs the blocks of inputs if the operator and the inputs' readers allow it.
-  void TakeOver(int node, const MemoryRule& rule) {
-    const Node& n = graph_.nodes[node];
-    const bool ignores_all = rule.ignored_inputs.size() == n.inputs.size();
-    std::vector<char> taken(n.inputs.size(), 0);
+  void TakeOver(int place, const MemoryRule& rule) {
+    if (rule.pairs.empty()) return;
+    const size_t first = order_.first_read[place];
+    const size_t inputs = order_.first_read[place + 1] - first;
+    const bool ignores_all = rule.ignored_inputs.size() == inputs;
+    std::vector<char> taken(inputs, 0);
     for (const InplacePair& pair : rule.pairs) {
-      const int in = graph_.entry_id(n.inputs[pair.input]);
-      const int out = graph_.entry_id({node, pair.output});
+      const int in = order_.reads[first + static_cast<size_t>(pair.input)];
+      const int out = order_.first_entry[place] + pair.output;
       const int block = block_of_[in];
       if (taken[pair.input] || block < 0 || block_of_[out] != kNone) continue;
-      if (readers_[out] == 0 || Elements(in) != Elements(out)) continue;
-      if (DtypeBytes(graph_.dtypes[in]) != DtypeBytes(graph_.dtypes[out])) continue;
-      const bool same = pair.identity && graph_.dtypes[in] == graph_.dtypes[out];
+      if (readers_[out] == 0 || nodes_.Elements(in) != nodes_.Elements(out)) continue;
+      if (nodes_.Bytes(in) != nodes_.Bytes(out)) continue;
+      const bool same = pair.identity && nodes_.Dtype(in) == nodes_.Dtype(out);
       if (!same && (ignores_all || blocks_[block].readers != 1)) continue;
       taken[pair.input] = 1;
       block_of_[out] = block;
@@ -160,17 +191,18 @@ class Planner {
   }
 
   void Request(int worker, int entry) {
-    const int64_t size = Elements(entry) * kPlannedElementBytes;
+    const int64_t size = nodes_.Elements(entry) * kPlannedElementBytes;
     int block = TakeFree(worker, size);
     if (block == kNone) {
       block = static_cast<int>(blocks_.size());
       blocks_.push_back({worker, size, 0, 0, 0, 0});
     }
+    const int64_t bytes = nodes_.Bytes(entry);
     Block& taken = blocks_[block];
     taken.planned = std::max(taken.planned, size);
-    taken.bytes = std::max(taken.bytes, Bytes(entry));
+    taken.bytes = std::max(taken.bytes, bytes);
     taken.readers = readers_[entry];
-    taken.live = Bytes(entry);
+    taken.live = bytes;
     taken.entry = entry;
     live_[worker] += taken.live;
     peak_[worker] = std::max(peak_[worker], live_[worker]);
@@ -180,15 +212,12 @@ class Planner {
 
   void NoteLive() {
     if (!at_stop_.empty()) return;
-    std::set<int> heads;
-    for (NodeEntry head : graph_.heads) heads.insert(graph_.entry_id(head));
+    const std::set<int> heads(order_.heads.begin(), order_.heads.end());
     for (const Block& block : blocks_) {
       if (block.worker != stop_worker_ || block.live == 0) continue;
-      const auto& first = graph_.first_entry;
-      const auto after = std::upper_bound(first.begin(), first.end(), block.entry);
-      const int node = static_cast<int>(after - first.begin()) - 1;
-      at_stop_.push_back({bound_.sources[node], block.entry - first[node], block.live,
-                          heads.count(block.entry) > 0});
+      const int place = order_.place(block.entry);
+      at_stop_.push_back({order_.sources[place], block.entry - order_.first_entry[place],
+                          block.live, heads.count(block.entry) > 0});
     }
   }
 
@@ -212,10 +241,8 @@ class Planner {
     free_[released.worker].emplace(released.planned, block);
   }
 
-  const BoundGraph& bound_;
-  const Graph& graph_;
-  const std::vector<int64_t>& elements_;
-  const MemoryTable& table_;
+  const Nodes& nodes_;
+  const BoundOrder& order_;
   const int match_range_;
   std::vector<int64_t> readers_;  // [entry]
   std::vector<int> block_of_;     // [entry], or kNone, kExternal
@@ -223,6 +250,7 @@ class Planner {
   std::vector<std::multimap<int64_t, int>> free_;  // [worker]: planned bytes -> block
   std::vector<int64_t> live_;                      // [worker]
   std::vector<int64_t> peak_;                      // [worker]
+  std::vector<std::pair<int64_t, int>> outputs_;   // of a visit: elements, entry
   int stop_worker_ = -1;
   int64_t stop_bytes_ = 0;
   std::vector<LiveTensor> at_stop_;
@@ -261,18 +289,17 @@ void CheckMemoryTable(const MemoryTable& table, const Graph& graph) {
   }
 }
 
-ExecutorMemory PlanExecutorMemory(const BoundGraph& bound, const MemoryTable& table,
+ExecutorMemory PlanExecutorMemory(const Graph& graph, const BoundOrder& order,
+                                  const MemoryTable& table,
                                   const ExecutorMemoryOptions& options) {
-  std::vector<int64_t> elements;
-  elements.reserve(bound.graph.shapes.size());
-  for (const Shape& shape : bound.graph.shapes) elements.push_back(NumElements(shape));
+  const Nodes nodes(graph, order, table);
   int range = options.search_match_range ? 1 : options.match_range;
-  ExecutorMemory best = Planner(bound, elements, table, options, range).Run();
+  ExecutorMemory best = Planner(nodes, options, range).Run();
   while (options.search_match_range && (range *= 2) <= options.match_range) {
-    ExecutorMemory memory = Planner(bound, elements, table, options, range).Run();
+    ExecutorMemory memory = Planner(nodes, options, range).Run();
     if (memory.planned_bytes < best.planned_bytes) best = std::move(memory);
   }
-  Planner(bound, elements, table, options, best.match_range).Trace(&best);
+  Planner(nodes, options, best.match_range).Trace(&best);
   return best;
 }
 

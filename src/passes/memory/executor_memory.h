@@ -12,8 +12,8 @@
 // ("planned", which executor.debug_str() prints), but it allocates the bytes that the
 // tensors of a block really need.
 //
-// Input:      a graph in the executor's order, the worker of each node
-//             (bound_graph.h) and the in-place rules of its operators. Variables are
+// Input:      a graph, the executor's order of it with the worker of each node
+//             (bound_graph.h), and the in-place rules of its operators. Variables are
 //             the caller's arrays and do not count.
 // Output:     bytes per worker; for the one that needs most, the tensors alive over time.
 // Errors:     none; CheckMemoryTable checks whether a table fits.
@@ -60,9 +60,9 @@ struct ExecutorMemoryOptions {
   std::vector<char> external_heads;  // [head]: written to the caller's array
 };
 
-// An output of a node of the bound graph.
+// An output of a node.
 struct LiveTensor {
-  int node = 0;  // number in the graph which `bound` was made from; -1: a copy
+  int node = 0;  // number in the graph; -1: a copy
   int output = 0;
   int64_t bytes = 0;
   bool is_head = false;
@@ -70,7 +70,7 @@ struct LiveTensor {
 
 // A node of the worker that needs most, and the bytes alive while it runs.
 struct LiveMoment {
-  int node = 0;  // number in the graph which `bound` was made from; -1: a copy
+  int node = 0;  // number in the graph; -1: a copy
   int64_t bytes = 0;
 };
 
@@ -83,12 +83,13 @@ struct ExecutorMemory {
   // The tensors alive at that moment on that worker, largest first.
   std::vector<LiveTensor> peak;
   std::vector<LiveMoment> moments;  // of that worker, in the executor's order
-  // [entry of the bound graph]: the block that holds it; negative: the caller's array.
+  // [entry of the order]: the block that holds it; negative: the caller's array.
   std::vector<int> blocks;
 };
 
-// `table` belongs to the graph that `bound` was made from.
-ExecutorMemory PlanExecutorMemory(const BoundGraph& bound, const MemoryTable& table,
+// `order` and `table` belong to the graph.
+ExecutorMemory PlanExecutorMemory(const Graph& graph, const BoundOrder& order,
+                                  const MemoryTable& table,
                                   const ExecutorMemoryOptions& options);
 
 }  // namespace tofu

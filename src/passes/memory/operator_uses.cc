@@ -5,10 +5,16 @@
 #include <string>
 
 #include "fetch/fetch_nodes.h"
+#include "fetch/node_names.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {
 namespace {
+
+// The operators that carry out fetches: nearly every node calls them in a way of its own.
+bool IsOurs(const Node& node) {
+  return node.op == kMultiFetchOp || node.op == kPublishOp || node.op == kRetireOp;
+}
 
 // Equal for nodes that call an operator in the same way.
 std::string Key(const Node& node) {
@@ -50,7 +56,7 @@ OperatorUses FindOperatorUses(const Graph& graph) {
   std::vector<Use> uses;
   OperatorUses result;
   for (int node = 0; node < graph.num_nodes(); ++node) {
-    if (graph.nodes[node].is_variable()) {
+    if (graph.nodes[node].is_variable() || IsOurs(graph.nodes[node])) {
       result.node_uses.push_back(-1);
       continue;
     }

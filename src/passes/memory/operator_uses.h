@@ -3,7 +3,8 @@
 //
 // Input:      a graph with shapes and dtypes, its nodes placed on workers.
 // Output:     nodes with the same operator, attributes and number of inputs call it in
-//             one way; the largest of them represents the way.
+//             one way; the largest of them represents the way. Our own operators
+//             (node_names.h), of which none works in place, have no ways.
 // Errors:     none.
 // Position:   before executor_memory.h, which needs a rule for every way.
 // Complexity: linear in nodes and edges, with a lookup of each node's attributes.
@@ -18,7 +19,7 @@
 namespace tofu {
 
 struct OperatorUses {
-  std::vector<int> node_uses;  // [node]: index of its way; -1 for a variable
+  std::vector<int> node_uses;  // [node]: index of its way; -1: none
   std::vector<int> nodes;      // [way]: the node that represents it
 };
 

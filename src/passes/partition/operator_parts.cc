@@ -142,6 +142,28 @@ OperatorPart WholePart(const Graph& graph, int node) {
   return part;
 }
 
+void AddNumbers(const std::vector<int64_t>& numbers, std::string* key) {
+  for (int64_t number : numbers) *key += ',' + std::to_string(number);
+  *key += ';';
+}
+
+// Equal for nodes that have the same parts.
+std::string Key(const Graph& graph, const StrategyTable& table, const Plan& plan,
+                int node) {
+  const Node& n = graph.nodes[node];
+  std::string key = std::to_string(table.node_rows[node]);
+  AddNumbers({plan.op_cuts[node].begin(), plan.op_cuts[node].end()}, &key);
+  for (NodeEntry input : n.inputs) AddNumbers(graph.shape(input), &key);
+  key += '>';
+  for (int i = 0; i < n.num_outputs; ++i) AddNumbers(graph.shape({node, i}), &key);
+  for (const auto& [name, value] : n.attrs) {
+    key += std::to_string(name.size()) + ' ' + std::to_string(value.size()) + ' ';
+    key += name;
+    key += value;
+  }
+  return key;
+}
+
 }  // namespace
 
 std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable& table,
@@ -156,6 +178,15 @@ std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable&
                                   WorkerDigits(w, plan.parts)));
   }
   return parts;
+}
+
+const std::vector<OperatorPart>& KnownParts::Of(int node) {
+  // Parts of few operators are kept where none repeats.
+  constexpr size_t kMostParts = 1 << 14;
+  if (known_.size() * static_cast<size_t>(plan_.workers()) > kMostParts) known_.clear();
+  const auto [found, is_new] = known_.try_emplace(Key(graph_, table_, plan_, node));
+  if (is_new) found->second = OperatorParts(graph_, table_, plan_, node);
+  return found->second;
 }
 
 OutputReduction ReductionOf(const Graph& graph, const StrategyTable& table,
@@ -176,6 +207,13 @@ OutputReduction ReductionOf(const Graph& graph, const StrategyTable& table,
     reduction.reduce = found->second;
   }
   return reduction;
+}
+
+const std::vector<Box>& KnownTiles::Of(int entry) {
+  const auto [found, is_new] =
+      known_.try_emplace({graph_.shapes[entry], plan_.tensor_cuts[entry]});
+  if (is_new) found->second = EntryTiles(graph_, plan_, entry);
+  return found->second;
 }
 
 std::vector<Box> EntryTiles(const Graph& graph, const Plan& plan, int entry) {

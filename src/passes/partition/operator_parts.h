@@ -13,6 +13,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/box.h"
@@ -48,11 +49,41 @@ struct OutputReduction {
 std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable& table,
                                         const Plan& plan, int node);
 
+// Computes parts once for all nodes that call an operator alike, on tensors of the same
+// shapes, and are split alike: the layers and timesteps of most networks.
+class KnownParts {
+ public:
+  KnownParts(const Graph& graph, const StrategyTable& table, const Plan& plan)
+      : graph_(graph), table_(table), plan_(plan) {}
+
+  // Valid until the next call.
+  const std::vector<OperatorPart>& Of(int node);
+
+ private:
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const Plan& plan_;
+  std::map<std::string, std::vector<OperatorPart>> known_;
+};
+
 OutputReduction ReductionOf(const Graph& graph, const StrategyTable& table,
                             const Plan& plan, int node, int output);
 
 // The tiles of an entry, one per worker.
 std::vector<Box> EntryTiles(const Graph& graph, const Plan& plan, int entry);
+
+// Computes tiles once for all entries of the same shape that are cut alike.
+class KnownTiles {
+ public:
+  KnownTiles(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
+
+  const std::vector<Box>& Of(int entry);
+
+ private:
+  const Graph& graph_;
+  const Plan& plan_;
+  std::map<std::pair<Shape, std::vector<int>>, std::vector<Box>> known_;
+};
 
 // `attrs` without those that only tofu reads ("__tofu_...__").
 std::map<std::string, std::string> WithoutTofuAttrs(

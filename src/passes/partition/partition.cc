@@ -77,6 +77,8 @@ class Partitioner {
         used_(graph.num_entries(), false),
         tiles_(graph.num_entries()),
         boxes_(graph.num_entries()),
+        known_tiles_(graph, plan),
+        parts_(graph, table, plan),
         constants_(graph, table, &builder_),
         fetches_(options, &builder_, &result_) {
     TOFU_CHECK(static_cast<int>(plan.tensor_cuts.size()) == graph.num_entries() &&
@@ -190,7 +192,7 @@ class Partitioner {
   void AddVariable(int node, bool live) {
     const Node& n = graph_.nodes[node];
     const int entry = graph_.entry_id({node, 0});
-    boxes_[entry] = EntryTiles(graph_, plan_, entry);
+    const std::vector<Box>& boxes = *(boxes_[entry] = &known_tiles_.Of(entry));
     const auto role = n.attrs.find(kRoleAttr);
     PartitionedVariable variable;
     variable.name = n.name;
@@ -198,7 +200,7 @@ class Partitioner {
     variable.shape = graph_.shapes[entry];
     variable.dtype = graph_.dtypes[entry];
     for (int w = 0; w < workers_; ++w) {
-      VariableTile tile{AtWorker(n.name, w), w, boxes_[entry][w]};
+      VariableTile tile{AtWorker(n.name, w), w, boxes[w]};
       if (live) {
         Node copy;
         copy.name = tile.name;
@@ -215,13 +217,13 @@ class Partitioner {
   }
 
   void AddOperator(int node) {
-    std::vector<OperatorPart> parts = OperatorParts(graph_, table_, plan_, node);
+    const std::vector<OperatorPart>& parts = parts_.Of(node);
     std::vector<int> instances(workers_, -1);
     std::vector<Regions> assembled = SmallInputs(node, parts);
     AddRoutedInputs(node, parts, &assembled);
     for (int w = 0; w < workers_; ++w) {
       if (!parts[w].active) continue;
-      instances[w] = AddInstance(node, w, assembled, &parts[w]);
+      instances[w] = AddInstance(node, w, assembled, parts[w]);
       instances_.emplace_back(instances[w], node);
     }
     for (int output = 0; output < graph_.nodes[node].num_outputs; ++output) {
@@ -231,14 +233,13 @@ class Partitioner {
     }
   }
 
-  // Takes the part's attributes.
   int AddInstance(int node, int worker, const std::vector<Regions>& regions,
-                  OperatorPart* part) {
+                  const OperatorPart& part) {
     const Node& n = graph_.nodes[node];
     Node instance;
     instance.op = n.op;
     instance.name = AtWorker(n.name, worker);
-    instance.attrs = std::move(part->attrs);
+    instance.attrs = part.attrs;
     instance.num_outputs = n.num_outputs;
     const StrategyRow* const row = table_.row(node);
     instance.runs_once = RunsOnce(n, row);
@@ -249,12 +250,12 @@ class Partitioner {
       instance.inputs.push_back(
           assembled != regions[slot].end()
               ? assembled->second
-              : AddInput(n.inputs[slot], part->inputs[slot], worker, name));
+              : AddInput(n.inputs[slot], part.inputs[slot], worker, name));
     }
     std::vector<Shape> shapes;
     std::vector<int> dtypes;
     for (int output = 0; output < n.num_outputs; ++output) {
-      shapes.push_back(part->outputs[output].Extents());
+      shapes.push_back(part.outputs[output].Extents());
       dtypes.push_back(graph_.dtype({node, output}));
     }
     return builder_.Add(std::move(instance), worker, shapes, dtypes);
@@ -271,8 +272,8 @@ class Partitioner {
   NodeEntry FetchFromTiles(NodeEntry input, const Box& region, const std::string& fill,
                            int worker, const std::string& name) {
     const int entry = graph_.entry_id(input);
-    if (boxes_[entry][worker] == region) return tiles_[entry][worker];
-    FetchSpec spec = PlanTiles(entry, boxes_[entry], worker, region);
+    if ((*boxes_[entry])[worker] == region) return tiles_[entry][worker];
+    FetchSpec spec = PlanTiles(entry, *boxes_[entry], worker, region);
     spec.fill = fill;
     if (shares_ && constants_.CanMake(input, region)) {
       result_.shared_bytes += FetchedBytes(spec, graph_.dtypes[entry]);
@@ -297,13 +298,13 @@ class Partitioner {
       const int entry = graph_.entry_id(n.inputs[slot]);
       const int dtype = graph_.dtypes[entry];
       const auto planner = [&](int worker, const Box& region) {
-        return PlanTiles(entry, boxes_[entry], worker, region);
+        return PlanTiles(entry, *boxes_[entry], worker, region);
       };
       std::vector<FetchSpec> specs;
       for (int w = 0; w < workers_; ++w) {
         if (!parts[w].active || parts[w].inputs[slot].zeros) continue;
         const Box& region = parts[w].inputs[slot].box;
-        if (boxes_[entry][w] == region || !fetches_.IsSmall(region, dtype) ||
+        if ((*boxes_[entry])[w] == region || !fetches_.IsSmall(region, dtype) ||
             (shares_ && constants_.CanMake(n.inputs[slot], region))) {
           continue;
         }
@@ -333,7 +334,7 @@ class Partitioner {
     RouteRequest request{name, {},          WholeBox(graph_.shapes[entry]),
                          "0",  route.stops, plan_.parts};
     const auto from_tiles = [&](int worker, const Box& region) {
-      return PlanTiles(entry, boxes_[entry], worker, region);
+      return PlanTiles(entry, *boxes_[entry], worker, region);
     };
     std::vector<FetchSpec> direct;
     for (int w = 0; w < workers_; ++w) {
@@ -354,7 +355,7 @@ class Partitioner {
   void AddTiles(NodeEntry output, const std::vector<OperatorPart>& parts,
                 const std::vector<int>& instances) {
     const int entry = graph_.entry_id(output);
-    const std::vector<Box>& boxes = boxes_[entry] = EntryTiles(graph_, plan_, entry);
+    const std::vector<Box>& boxes = *(boxes_[entry] = &known_tiles_.Of(entry));
     const OutputReduction reduction =
         ReductionOf(graph_, table_, plan_, output.node, output.index);
     std::vector<NodeEntry> produced;
@@ -430,11 +431,12 @@ class Partitioner {
   Regions SmallTiles(int entry, const OutputFetches& fetches, const FetchPlanner& planner,
                      const std::vector<NodeEntry>& produced, const std::string& name) {
     const int dtype = graph_.dtypes[entry];
-    if (!fetches_.IsSmall(boxes_[entry][0], dtype)) return {};
+    if (!fetches_.IsSmall((*boxes_[entry])[0], dtype)) return {};
     std::vector<FetchSpec> direct = fetches.first;
     if (!fetches.gather.empty()) {
       direct.clear();
-      for (int w = 0; w < workers_; ++w) direct.push_back(planner(w, boxes_[entry][w]));
+      for (int w = 0; w < workers_; ++w)
+        direct.push_back(planner(w, (*boxes_[entry])[w]));
     }
     const std::vector<RootFetches> roots = fetches_.PlanRoots(direct, planner, dtype);
     size_t regions = 0;
@@ -456,8 +458,8 @@ class Partitioner {
     for (int w = 0; w < workers_; ++w) {
       // A gradient, or a new value of a variable, has the variable's tiles.
       const Box box = request.variable < 0
-                          ? boxes_[entry][w]
-                          : boxes_[graph_.entry_id({request.variable, 0})][w];
+                          ? (*boxes_[entry])[w]
+                          : (*boxes_[graph_.entry_id({request.variable, 0})])[w];
       const std::string name = "head/" + AtWorker(request.role, w);
       const NodeEntry tile = FetchFromTiles(request.entry, box, "0", w, name);
       head.tiles.push_back({HeadNumber(fetches_.OnWorker(tile, w, name)), w, box});
@@ -532,7 +534,9 @@ class Partitioner {
   std::map<std::string, int> variables_;
   std::vector<bool> used_;                      // per serial entry
   std::vector<std::vector<NodeEntry>> tiles_;   // per serial entry and worker
-  std::vector<std::vector<Box>> boxes_;         // per serial entry and worker
+  std::vector<const std::vector<Box>*> boxes_;  // per serial entry: of each worker
+  KnownTiles known_tiles_;
+  KnownParts parts_;
   std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
   std::map<std::pair<int, int>, int> head_numbers_;
   GraphBuilder builder_;

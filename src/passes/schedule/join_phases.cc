@@ -89,10 +89,11 @@ class Joiner {
 
   void CountNodes(size_t num_forward_heads) {
     const std::vector<int> workers = NodeWorkers(joint_.graph, phases_.workers);
-    const Graph bound = OrderAsBound(OutlineOf(joint_.graph), workers).graph;
-    joint_.nodes = bound.num_nodes();
+    const BoundOrder order = OrderOf(joint_.graph, workers, joint_.graph.heads);
+    joint_.nodes = order.size();
     for (size_t h = 0; h < num_forward_heads; ++h) {
-      joint_.forward_nodes = std::max(joint_.forward_nodes, bound.heads[h].node + 1);
+      joint_.forward_nodes =
+          std::max(joint_.forward_nodes, order.place(order.heads[h]) + 1);
     }
   }
 

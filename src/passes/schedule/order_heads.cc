@@ -22,78 +22,87 @@ constexpr int64_t kLeastSaved = 8;  // an eighth
 // are not `in_place`.
 class AliveBytes {
  public:
-  AliveBytes(Graph graph, const std::vector<int>& node_workers, int workers,
-             const std::set<std::string>& saved, const std::vector<bool>& in_place)
-      : bound_(OrderAsBound(std::move(graph), node_workers)),
-        graph_(bound_.graph),
-        saved_(saved),
-        is_in_place_(static_cast<size_t>(graph_.num_entries()), false),
-        dying_(graph_.nodes.size()),
-        alive_(static_cast<size_t>(workers), 0) {
-    for (size_t h = 0; h < graph_.heads.size(); ++h) {
-      if (in_place[h]) is_in_place_[graph_.entry_id(graph_.heads[h])] = true;
+  AliveBytes(const Graph& graph, const std::vector<int>& node_workers, int workers,
+             const std::set<std::string>& saved)
+      : graph_(graph), node_workers_(node_workers), workers_(workers) {
+    for (const Node& node : graph.nodes) {
+      is_saved_.push_back(node.is_variable() && saved.count(node.name) > 0);
     }
-    FindEnds();
+    for (int entry = 0; entry < graph.num_entries(); ++entry) {
+      bytes_.push_back(NumElements(graph.shapes[entry]) *
+                       DtypeBytes(graph.dtypes[entry]));
+    }
   }
 
-  // The most on a worker at any time.
-  int64_t Peak() {
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (IsSaved(node)) Add(node);
+  // The most on a worker at any time, with the heads in this order.
+  int64_t Peak(const std::vector<NodeEntry>& heads, const std::vector<bool>& in_place) {
+    const BoundOrder order = OrderOf(graph_, node_workers_, heads);
+    std::vector<int64_t> bytes;  // [entry of the order]
+    bytes.reserve(order.entry_sources.size());
+    for (int entry : order.entry_sources) bytes.push_back(bytes_[entry]);
+    for (size_t h = 0; h < heads.size(); ++h) {
+      if (in_place[h]) bytes[order.heads[h]] = 0;
     }
+    std::vector<int64_t> alive(static_cast<size_t>(workers_), 0);
+    const auto add = [&](int place) {
+      for (int e = order.first_entry[place]; e < order.first_entry[place + 1]; ++e) {
+        alive[order.workers[place]] += bytes[e];
+      }
+    };
+    for (int place = 0; place < order.size(); ++place) {
+      if (IsSaved(order, place)) add(place);
+    }
+    const std::vector<std::vector<int>> dying = Dying(order);
     int64_t peak = 0;
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (!graph_.nodes[node].is_variable()) Add(node);
-      peak = std::max(peak, alive_[bound_.workers[node]]);
-      for (NodeEntry entry : dying_[node]) {
-        alive_[bound_.workers[entry.node]] -= Bytes(entry);
+    for (int place = 0; place < order.size(); ++place) {
+      if (!IsVariable(order, place)) add(place);
+      peak = std::max(peak, alive[order.workers[place]]);
+      for (int entry : dying[place]) {
+        alive[order.workers[order.place(entry)]] -= bytes[entry];
       }
     }
     return peak;
   }
 
  private:
-  bool IsSaved(int node) const {
-    const Node& n = graph_.nodes[node];
-    return n.is_variable() && saved_.count(n.name) > 0;
+  bool IsVariable(const BoundOrder& order, int place) const {
+    const int node = order.sources[place];
+    return node >= 0 && graph_.nodes[node].is_variable();
   }
 
-  int64_t Bytes(NodeEntry entry) const {
-    if (is_in_place_[graph_.entry_id(entry)]) return 0;
-    return NumElements(graph_.shape(entry)) * DtypeBytes(graph_.dtype(entry));
+  bool IsSaved(const BoundOrder& order, int place) const {
+    const int node = order.sources[place];
+    return node >= 0 && is_saved_[node];
   }
 
-  void Add(int node) {
-    for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
-      alive_[bound_.workers[node]] += Bytes({node, i});
-    }
-  }
-
-  // The last reader of each tensor frees it, or its own node if there is none. Heads
+  // [place]: the entries of which it is the last reader, or its own that have none. Heads
   // stay.
-  void FindEnds() {
-    std::vector<int> last(static_cast<size_t>(graph_.num_entries()), 0);
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      const Node& n = graph_.nodes[node];
-      for (int i = 0; i < n.num_outputs; ++i) last[graph_.entry_id({node, i})] = node;
-      for (NodeEntry input : n.inputs) last[graph_.entry_id(input)] = node;
-    }
-    for (NodeEntry head : graph_.heads) last[graph_.entry_id(head)] = -1;
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (graph_.nodes[node].is_variable() && !IsSaved(node)) continue;
-      for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
-        const int end = last[graph_.entry_id({node, i})];
-        if (end >= 0) dying_[end].push_back({node, i});
+  std::vector<std::vector<int>> Dying(const BoundOrder& order) const {
+    std::vector<int> last(order.entry_sources.size(), 0);
+    for (int place = 0; place < order.size(); ++place) {
+      for (int e = order.first_entry[place]; e < order.first_entry[place + 1]; ++e) {
+        last[e] = place;
+      }
+      for (size_t i = order.first_read[place]; i < order.first_read[place + 1]; ++i) {
+        last[order.reads[i]] = place;
       }
     }
+    for (int head : order.heads) last[head] = -1;
+    std::vector<std::vector<int>> dying(order.sources.size());
+    for (int place = 0; place < order.size(); ++place) {
+      if (IsVariable(order, place) && !IsSaved(order, place)) continue;
+      for (int e = order.first_entry[place]; e < order.first_entry[place + 1]; ++e) {
+        if (last[e] >= 0) dying[last[e]].push_back(e);
+      }
+    }
+    return dying;
   }
 
-  const BoundGraph bound_;
   const Graph& graph_;
-  const std::set<std::string>& saved_;
-  std::vector<bool> is_in_place_;              // [entry]
-  std::vector<std::vector<NodeEntry>> dying_;  // [node]: entries that it reads last
-  std::vector<int64_t> alive_;                 // [worker]
+  const std::vector<int>& node_workers_;
+  const int workers_;
+  std::vector<char> is_saved_;  // [node]
+  std::vector<int64_t> bytes_;  // [entry]
 };
 
 // [head]: its number if heads are in the order of their nodes.
@@ -129,13 +138,9 @@ void OrderHeads(bool joint, Phases* phases) {
     if (joint) saved.insert(entry.name);
   }
   const std::vector<int> workers = NodeWorkers(backward.graph, phases->workers);
-  Graph outline = OutlineOf(backward.graph);
-  const auto peak = [&](Graph graph, const std::vector<bool>& without) {
-    return AliveBytes(std::move(graph), workers, phases->workers, saved, without).Peak();
-  };
-  const int64_t before = peak(outline, in_place);
-  outline.heads = in_order(heads);
-  const int64_t after = peak(std::move(outline), in_order(in_place));
+  AliveBytes alive(backward.graph, workers, phases->workers, saved);
+  const int64_t before = alive.Peak(heads, in_place);
+  const int64_t after = alive.Peak(in_order(heads), in_order(in_place));
   if (before - after < before / kLeastSaved) return;
   backward.graph.heads = in_order(heads);
   for (PartitionedHead& head : backward.heads) {

@@ -42,8 +42,6 @@ _GROUP = "__ctx_group__"
 # MXNet's planner counts every element as a float32, and prints whole MiB.
 _PLANNED_ELEMENT_BYTES = 4
 _MIB = 2**20
-# Prefix of the names of our extension's operators.
-OWN_OPERATORS = "_tofu_"
 # The tensors of a probe add up to this size, so whole MiB can tell results apart.
 _PROBE_BYTES = 4 * _MIB
 # Smaller tensors are not worth a probe: in place or not, no plan changes by 1%.
@@ -175,11 +173,7 @@ def operator_rules(uses: _core.OperatorUses) -> list[Rule]:
         UnsupportedMXNetError: see tofu.mx.extension.load.
     """
     load()
-    # Each of our fetches is a call of its own kind, and MXNet plans none of them in place.
-    return [
-        ([], []) if node.op.startswith(OWN_OPERATORS) else _rule(_Operator.of_node(node))
-        for node in uses.nodes
-    ]
+    return [_rule(_Operator.of_node(node)) for node in uses.nodes]
 
 
 def planned_mib(executor: mx.executor.Executor) -> int:

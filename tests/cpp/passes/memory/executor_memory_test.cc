@@ -18,9 +18,20 @@ NodeEntry AddVariable(GraphBuilder* builder, const std::string& name, int worker
   return {builder->Add(std::move(variable), worker, {shape}, {dtype}), 0};
 }
 
-BoundGraph Bound(GraphBuilder* builder, const std::vector<NodeEntry>& heads) {
+struct Ordered {
+  Graph graph;
+  BoundOrder order;
+};
+
+Ordered Bound(GraphBuilder* builder, const std::vector<NodeEntry>& heads) {
   builder->graph().heads = heads;
-  return OrderAsBound(builder->graph(), builder->node_workers());
+  const Graph& graph = builder->graph();
+  return {graph, OrderOf(graph, builder->node_workers(), heads)};
+}
+
+ExecutorMemory PlanExecutorMemory(const Ordered& bound, const MemoryTable& table,
+                                  const ExecutorMemoryOptions& options) {
+  return PlanExecutorMemory(bound.graph, bound.order, table, options);
 }
 
 MemoryTable NoRules(GraphBuilder& builder) {
@@ -33,7 +44,7 @@ TEST(ExecutorMemory, ReusesABlockWhoseReadersHaveRun) {
   GraphBuilder builder;
   NodeEntry at = AddVariable(&builder, "x", 0, {4});
   for (const char* name : {"a", "b", "c"}) at = builder.Copy(name, 0, at);
-  const BoundGraph bound = Bound(&builder, {at});
+  const Ordered bound = Bound(&builder, {at});
   MemoryTable table = NoRules(builder);
   ExecutorMemoryOptions options;
   EXPECT_EQ(PlanExecutorMemory(bound, table, options).planned_bytes, 32);
@@ -55,7 +66,7 @@ TEST(ExecutorMemory, WritesInPlaceOfAReadTensorOnlyTheSame) {
   const NodeEntry x = AddVariable(&builder, "x", 0, {4});
   const NodeEntry a = builder.Copy("a", 0, x);
   const NodeEntry b = builder.Copy("b", 0, a);
-  const BoundGraph bound = Bound(&builder, {b, a});
+  const Ordered bound = Bound(&builder, {b, a});
   MemoryTable table = NoRules(builder);
   table.node_rules[b.node] = 0;
   table.rules = {{{{0, 0, false}}, {}}};
@@ -97,7 +108,7 @@ TEST(ExecutorMemory, WritesInPlaceOfOneInputOnlyOnce) {
     MemoryTable table = NoRules(builder);
     table.node_rules[node] = 0;
     table.rules = {{{{0, 1, identity}, {0, 0, identity}}, {}}};
-    const BoundGraph bound = Bound(&builder, {{node, 0}, {node, 1}});
+    const Ordered bound = Bound(&builder, {{node, 0}, {node, 1}});
     EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 32);
   }
 }
@@ -110,7 +121,7 @@ TEST(ExecutorMemory, AnIgnoredInputKeepsNothingAlive) {
   const NodeEntry b = builder.Copy("b", 0, a);
   const NodeEntry c = builder.Copy("c", 0, b);
   const NodeEntry like = builder.Reduce("like", 0, {c, a}, Reducer::kMax);
-  const BoundGraph bound = Bound(&builder, {like});
+  const Ordered bound = Bound(&builder, {like});
   MemoryTable table = NoRules(builder);
   EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 48);
   table.node_rules[like.node] = 0;
@@ -122,7 +133,7 @@ TEST(ExecutorMemory, PlansFourBytesAnElementAndAllocatesTheDtypes) {
   GraphBuilder builder;
   constexpr int kFloat64 = 1;
   const NodeEntry x = AddVariable(&builder, "x", 1, {4}, kFloat64);
-  const BoundGraph bound = Bound(&builder, {builder.Copy("a", 1, x)});
+  const Ordered bound = Bound(&builder, {builder.Copy("a", 1, x)});
   ExecutorMemoryOptions options;
   options.num_workers = 2;
   const ExecutorMemory memory = PlanExecutorMemory(bound, NoRules(builder), options);
@@ -136,7 +147,7 @@ TEST(ExecutorMemory, NamesWhatIsAliveAtTheWorstMoment) {
   NodeEntry at = AddVariable(&builder, "y", 0, {16});
   for (const char* name : {"a", "b", "c"}) at = builder.Copy(name, 0, at);
   builder.graph().nodes[at.node].control_deps = {small.node};
-  const BoundGraph bound = Bound(&builder, {at, small});
+  const Ordered bound = Bound(&builder, {at, small});
   const ExecutorMemory memory = PlanExecutorMemory(bound, NoRules(builder), {});
   EXPECT_EQ(memory.live_per_worker, (std::vector<int64_t>{64 + 64 + 16}));
   ASSERT_EQ(memory.peak.size(), 3);
@@ -152,7 +163,7 @@ TEST(ExecutorMemory, CountsWhatIsAliveWhileEachNodeOfTheFullestWorkerRuns) {
   const NodeEntry other = builder.Copy("other", 1, AddVariable(&builder, "x", 1, {4}));
   NodeEntry at = AddVariable(&builder, "y", 0, {16});
   for (const char* name : {"a", "b", "c"}) at = builder.Copy(name, 0, at);
-  const BoundGraph bound = Bound(&builder, {other, at});
+  const Ordered bound = Bound(&builder, {other, at});
   ExecutorMemoryOptions options;
   options.num_workers = 2;
   const ExecutorMemory memory = PlanExecutorMemory(bound, NoRules(builder), options);
@@ -175,7 +186,7 @@ TEST(ExecutorMemory, TakesBlocksWithinTheMatchRange) {
   const NodeEntry b = builder.Slice("b", 0, a, {{0}, {1}});
   const NodeEntry c = builder.Copy("c", 0, y);
   builder.graph().nodes[c.node].control_deps = {b.node};
-  const BoundGraph bound = Bound(&builder, {b, c});
+  const Ordered bound = Bound(&builder, {b, c});
   ExecutorMemoryOptions options;
   options.match_range = 16;
   EXPECT_EQ(PlanExecutorMemory(bound, NoRules(builder), options).planned_bytes, 68);
@@ -192,7 +203,7 @@ TEST(ExecutorMemory, NeverPlansLessThanWhatLives) {
     const MockGraph mock = RandomGraph(&random);
     const std::vector<int> workers(mock.graph.nodes.size(), 0);
     const MemoryTable none = {{}, std::vector<int>(mock.graph.nodes.size(), -1)};
-    const BoundGraph bound = OrderAsBound(mock.graph, workers);
+    const Ordered bound = {mock.graph, OrderOf(mock.graph, workers, mock.graph.heads)};
     for (int range : {0, 1, 16}) {
       ExecutorMemoryOptions options;
       options.match_range = range;

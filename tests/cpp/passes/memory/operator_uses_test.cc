@@ -42,6 +42,18 @@ TEST(OperatorUses, EqualCallsAreOneUseOtherAttributesOrInputsAnother) {
   EXPECT_EQ(uses.nodes, (std::vector<int>{1, 3, 4, 5}));
 }
 
+TEST(OperatorUses, OurOwnOperatorsHaveNone) {
+  GraphBuilder builder;
+  const NodeEntry x = Variable(&builder, 0, {4});
+  for (const char* op : {kPublishOp, kMultiFetchOp, kRetireOp}) {
+    Operator(&builder, op, {x});
+  }
+  Operator(&builder, "a", {x});
+  const OperatorUses uses = UsesOf(builder);
+  EXPECT_EQ(uses.node_uses, (std::vector<int>{-1, -1, -1, -1, 0}));
+  EXPECT_EQ(uses.nodes, (std::vector<int>{4}));
+}
+
 TEST(OperatorUses, NamesAndValuesDoNotRunIntoEachOther) {
   GraphBuilder builder;
   const NodeEntry x = Variable(&builder, 0, {4});

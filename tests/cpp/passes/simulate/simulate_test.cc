@@ -32,12 +32,14 @@ class Case {
   // `works`: per call, in the order of the calls' first nodes.
   Simulation Run(const std::vector<NodeEntry>& heads, const std::vector<Work>& works) {
     builder_.graph().heads = heads;
-    bound_ = OrderAsBound(builder_.graph(), builder_.node_workers());
+    const Graph& graph = builder_.graph();
+    const BoundOrder order = OrderOf(graph, builder_.node_workers(), heads);
+    bound_ = InOrder(graph, order);
     if (table_.node_rules.empty())
       table_.node_rules.assign(builder_.graph().nodes.size(), -1);
     ExecutorMemoryOptions options;
     options.num_workers = workers_;
-    memory_ = PlanExecutorMemory(bound_, table_, options);
+    memory_ = PlanExecutorMemory(graph, order, table_, options);
     const OperatorCalls calls = FindOperatorCalls(builder_.graph());
     return Simulate(bound_, table_, memory_, calls, works, machine_, options_);
   }
