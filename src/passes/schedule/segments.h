@@ -16,7 +16,7 @@
 // Complexity: linear in nodes and edges.
 //
 // Without tofu, the framework joins the operators between two copies, at most 15 of them
-// in training (MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN), unless they are on several devices.
+// in training, unless they are on several devices.
 #ifndef TOFU_PASSES_SCHEDULE_SEGMENTS_H_
 #define TOFU_PASSES_SCHEDULE_SEGMENTS_H_
 
