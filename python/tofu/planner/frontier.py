@@ -20,7 +20,7 @@ from tofu.plans.progress import stage
 
 from .limits import held_bytes
 from .recomputation import Recomputation, recomputed
-from .search import BY_SPEED, plan_frontier, with_shares
+from .search import BY_SPEED, plan_frontier, search, with_shares
 from .sweep import Found, Measure, Outcome, Trial, measured, searched_trial
 
 __all__ = ["Point", "changed", "frontier", "turning_point", "unbeaten"]
@@ -109,11 +109,11 @@ def _plans(
 ) -> Iterator[tuple[Found, dict[str, Any]]]:
     """Yield the plans of the search within limits, and what it knows of each."""
     with stage("searching plans within memory limits"):
-        search = plan_frontier(problem, options, searches=limits)
-    count = len(search.plans)
-    for number, (searched, tiles) in enumerate(zip(search.plans, search.tile_bytes), 1):
+        within = plan_frontier(problem, options, searches=limits)
+    count = len(within.plans)
+    for number, (searched, tiles) in enumerate(zip(within.plans, within.tile_bytes), 1):
         name = "no limit" if number == count else f"tiles within {format_bytes(tiles)}"
-        known = {"tile_bytes": tiles, "is_proven": search.is_complete}
+        known = {"tile_bytes": tiles, "is_proven": within.is_complete}
         place = f"plan {number} of {count}"
         yield (Trial(name, problem, options, place=place), searched), known
         by_speed = f"{place}, {BY_SPEED}"
@@ -122,6 +122,12 @@ def _plans(
         if shared is not None:
             trial = Trial(f"{name}, {BY_SPEED}", problem, options, place=by_speed)
             yield (trial, dataclasses.replace(shared, simulation=None)), {}
+    if options.objective == "time":
+        trial = Trial("fastest of all modes", problem, options)
+        with stage(trial.doing):
+            replicating = dataclasses.replace(options, allow_replication=True)
+            fastest = search(problem, replicating, fetch=measure.fetch)
+        yield (trial, dataclasses.replace(fastest, simulation=None)), {}
 
 
 def _point(outcome: Outcome, most_bytes: Optional[int], **known: Any) -> Iterator[Point]:

@@ -1,20 +1,31 @@
-"""The plans of other systems, as single points next to a frontier.
+"""The plans of other systems: single points next to a frontier, and candidates for time.
 
 TensorOpt (Cai et al., section 5.1) compares its frontier with these; the other search modes can
 be named, too.
+
+The search for time only estimates a step, and the simulator may find a plan of another mode faster.
+So such plans take part where the objective is time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Callable
 
-from tofu.config import parse_mode
-from tofu.errors import ConfigError
+from tofu import _core
+from tofu.config import MODES, OBJECTIVES, parse_mode
+from tofu.errors import ConfigError, PlanError
 from tofu.plans import SearchOptions
 
-__all__ = ["RIVALS", "rivals_of"]
+__all__ = ["RIVALS", "candidates", "cuts_of", "fast_rivals", "rivals_of"]
+
+# Modes that keep tensors cut, and those that hold whole weights. "flat" may take minutes.
+_CUT = ("recursion", "equalchop", "soybean", "spartan", "allrow-greedy", "icml18")
+_WHOLE = ("mesh-tensorflow", "data-parallel")
+_NEAR = 1.25  # times the shortest predicted step: what takes longer is not simulated
+_MOST = 5  # are simulated, which takes seconds for a large graph
 
 
 def _data_parallel(options: SearchOptions) -> SearchOptions:
@@ -59,3 +70,66 @@ def rivals_of(names: Iterable[str], options: SearchOptions) -> dict[str, SearchO
         mode = name if known else parse_mode(name, "--rivals")
         searches[name] = known(options) if known else dataclasses.replace(options, mode=mode)
     return searches
+
+
+def candidates(options: SearchOptions) -> dict[str, SearchOptions]:
+    """The mode's own searches for time, by name; of equally fast plans the first is chosen."""
+    searches = {"time": options}
+    if options.allow_replication:
+        searches["time, all operators split"] = dataclasses.replace(
+            options, allow_replication=False
+        )
+    searches["bytes"] = dataclasses.replace(options, objective="bytes")
+    return searches
+
+
+def fast_rivals(
+    options: SearchOptions,
+    own: Iterable[_core.Plan],
+    plan_of: Callable[[SearchOptions], _core.Plan],
+) -> dict[str, tuple[_core.Plan, SearchOptions]]:
+    """The plans of other modes that are predicted to be about as fast as the best, by name.
+
+    A mode that the user chose has no rivals. Within a memory limit only the default mode can
+    search.
+
+    Args:
+        options: the search for time.
+        own: its plans, and others that are simulated in any case.
+        plan_of: searches a plan.
+    """
+    if options.mode != MODES[0] or options.memory_limit_bytes is not None:
+        return {}
+    seen = {cuts_of(plan): plan for plan in own}
+    found: dict[str, tuple[_core.Plan, SearchOptions]] = {}
+    for name, rival in _rival_searches(options).items():
+        with contextlib.suppress(PlanError):  # the mode cannot obey the pins
+            plan = plan_of(rival)
+            if seen.setdefault(cuts_of(plan), plan) is plan:
+                found[name] = plan, rival
+    most = _NEAR * min(map(_predicted_ns, seen.values()))
+    near = {name: each for name, each in found.items() if _predicted_ns(each[0]) <= most}
+    return dict(sorted(near.items(), key=lambda item: _predicted_ns(item[1][0]))[:_MOST])
+
+
+def _rival_searches(options: SearchOptions) -> dict[str, SearchOptions]:
+    modes = _CUT + _WHOLE if options.allow_replication else _CUT
+    return {
+        f"{objective}, {mode}": dataclasses.replace(
+            options, mode=mode, objective=objective, allow_replication=False
+        )
+        for mode in modes
+        for objective in OBJECTIVES
+    }
+
+
+def cuts_of(plan: _core.Plan) -> str:
+    """What tells plans with the same cuts from others."""
+    return repr((plan.tensors, [(name, splits) for name, _, splits, _ in plan.operators]))
+
+
+def _predicted_ns(plan: _core.Plan) -> int:
+    """The step that the search predicts on its machine."""
+    assert plan.predicted is not None
+    step_ns: int = plan.predicted["step_ns"]
+    return step_ns

@@ -2,8 +2,9 @@
 
 For bytes there is one candidate. For time, the search adds up the times of operators by themselves
 (src/passes/search/time_cost.h), and only the simulator sees which waits for which: plans for time,
-with and without operators that all workers compute, and the plan for bytes are simulated, and the
-fastest that fits the machine's memory is taken.
+with and without operators that all workers compute, the plan for bytes, and those plans of other
+modes that are predicted to be about as fast are simulated, and the fastest that fits the machine's
+memory is taken.
 
 Graph, table and plan stay in C++. If there is a dump directory, every pass writes a readable file
 there.
@@ -31,6 +32,7 @@ from tofu.plans.problem import Cuts
 from tofu.plans.progress import following
 
 from .dumps import OnPass, dumper
+from .rivals import candidates, cuts_of, fast_rivals
 from .shares import Shares, device_speeds, refined_shares
 from .time_model import time_model
 
@@ -225,7 +227,7 @@ class _Contest:
         if simulated and options.objective == "time":
             _check_machine(options)
             self._machine = read_machine(options.machine)
-            self._candidates = _candidates(options)
+            self._candidates = candidates(options)
             fetch = fetch or default_fetch(self._machine)
         self._fetch = fetch
 
@@ -252,15 +254,23 @@ class _Contest:
             on_pass = self._on_pass if self._machine is None else None
             plan = search_plan(problem.table, problem.workers, problem.fixed, options, on_pass)
             results[name] = Searched(problem, plan, options, self._simulated(plan))
+        if self._machine is not None:
+            own = [each.plan for each in results.values()]
+
+            def plan_of(rival: SearchOptions) -> _core.Plan:
+                return search_plan(problem.table, problem.workers, problem.fixed, rival)
+
+            for name, (plan, options) in fast_rivals(self._options, own, plan_of).items():
+                results[name] = Searched(problem, plan, options, self._simulated(plan))
         times = {name: _signed_ns(each) for name, each in results.items() if each.simulation}
         best = min(results.values(), key=_slowness)
         if self._machine is not None and _may_share(self._options):
             balanced = dataclasses.replace(self._options, is_balanced=True)
             plan = search_plan(problem.table, problem.workers, problem.fixed, balanced)
-            own = Searched(problem, plan, balanced, self._simulated(plan))
-            results[_BALANCED] = own
-            for base in {_cuts(each.plan): each for each in (own, best)}.values():
-                name = _BALANCED if base is own else best.options.objective
+            even = Searched(problem, plan, balanced, self._simulated(plan))
+            results[_BALANCED] = even
+            for base in {cuts_of(each.plan): each for each in (even, best)}.values():
+                name = _BALANCED if base is even else best.options.objective
                 shared = with_shares(base, self._fetch)
                 if shared is not None:
                     results[f"{name}, {BY_SPEED}"] = shared
@@ -322,25 +332,9 @@ def _slowness(searched: Searched) -> tuple[bool, float]:
     return searched.slowness
 
 
-def _candidates(options: SearchOptions) -> dict[str, SearchOptions]:
-    """The searches by name; of equally fast plans the first is chosen."""
-    searches = {"time": options}
-    if options.allow_replication:
-        searches["time, all operators split"] = dataclasses.replace(
-            options, allow_replication=False
-        )
-    searches["bytes"] = dataclasses.replace(options, objective="bytes")
-    return searches
-
-
 def _signed_ns(searched: Searched) -> int:
     ns = round(searched.slowness[1] * 1e9)
     return -ns if searched.slowness[0] else ns
-
-
-def _cuts(plan: _core.Plan) -> str:
-    """What tells plans with the same cuts from others."""
-    return repr((plan.tensors, [(name, splits) for name, _, splits, _ in plan.operators]))
 
 
 def _with_cuts(problem: Problem, cuts: Cuts) -> Problem:
