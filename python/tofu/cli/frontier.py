@@ -228,8 +228,8 @@ def _lead(kept: Sequence[Point], points: Sequence[Point]) -> str:
     found = f"One plan {over} has the least of both: {ends[0][0]} on a worker and {ends[0][1]}."
     if len(kept) > 1:
         found = (
-            f"{len(kept)} plans {over}, of which none has less than another of both: from "
-            f"{ends[0][0]} on a worker and {ends[0][1]} to {ends[1][0]} and {ends[1][1]}."
+            f"{len(kept)} plans {over}, each of which holds less or costs less than any other: "
+            f"from {ends[0][0]} on a worker and {ends[0][1]} to {ends[1][0]} and {ends[1][1]}."
         )
     is_complete = any(point.is_proven for point in points)
     return found + f" {_COMPLETE.capitalize()}." * is_complete

@@ -127,8 +127,7 @@ def advice(alternatives: Sequence[Alternative]) -> list[str]:
         if after < _PAYS * before:
             lines.append(
                 f"{count} workers: --allow-replication cuts {format_bytes(before)} to "
-                f"{format_bytes(after)}; a worker then holds {format_bytes(other.memory_bytes)} "
-                f"instead of {format_bytes(each.memory_bytes)}"
+                f"{format_bytes(after)}; a worker {_then_holds(each, other)}"
             )
     return (
         lines + _workers_advice(best) + _objective_advice(alternatives) + _time_advice(alternatives)
@@ -184,6 +183,11 @@ def _time_advice(alternatives: Sequence[Alternative]) -> list[str]:
         f"fastest step predicted: {format_seconds(seconds)}, {best.mode} over {best.workers} "
         f"workers{' with ' if options else ''}{' and '.join(options)}"
     ]
+
+
+def _then_holds(before: Alternative, after: Alternative) -> str:
+    was, now = format_bytes(before.memory_bytes), format_bytes(after.memory_bytes)
+    return f"holds {now} either way" if was == now else f"then holds {now} instead of {was}"
 
 
 def _workers_advice(best: dict[tuple[int, bool], Alternative]) -> list[str]:

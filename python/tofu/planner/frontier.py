@@ -122,7 +122,7 @@ def _plans(
         if shared is not None:
             trial = Trial(f"{name}, {BY_SPEED}", problem, options, place=by_speed)
             yield (trial, dataclasses.replace(shared, simulation=None)), {}
-    if options.objective == "time":
+    if options.objective == "time" and measure.simulates:
         trial = Trial("fastest of all modes", problem, options)
         with stage(trial.doing):
             replicating = dataclasses.replace(options, allow_replication=True)

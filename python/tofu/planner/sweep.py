@@ -89,11 +89,13 @@ class Measure:
         step_seconds: predicts the time of a step; None: it is not predicted.
         fetch: the way to fetch that times are predicted for, one of config.FETCHES; None: the
             default of the machine's devices.
+        simulates: whether `step_seconds` simulates a step as MXNet runs it.
     """
 
     count: Optional[Count] = None
     step_seconds: Optional[StepSeconds] = None
     fetch: Optional[str] = None
+    simulates: bool = False
 
     @classmethod
     def of(
@@ -104,7 +106,8 @@ class Measure:
         fetch: Optional[str] = None,
     ) -> Measure:
         """Count the memory that MXNet will allocate if `exact`."""
-        return cls(begin_memory if exact else None, step_seconds, fetch)
+        simulates = step_seconds is not None
+        return cls(begin_memory if exact else None, step_seconds, fetch, simulates)
 
     @property
     def runs_beside(self) -> bool:

@@ -72,6 +72,8 @@ def test_advice_on_replication():
         "4 workers: --allow-replication cuts 1,000 bytes to 100 bytes; a worker then holds "
         "150 bytes instead of 100 bytes"
     )
+    (line,) = advice([made(), made(replication=True, total=100, held=100)])
+    assert line.endswith("; a worker holds 100 bytes either way")
     assert advice([made(), made(replication=True, total=950)]) == []
     assert advice([made()]) == []
 
