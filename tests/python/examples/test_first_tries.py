@@ -2,7 +2,8 @@
 
 Others are in test_walkthrough.py (a laptop, an operator of one's own, two machines), in
 tests/gpu_standin/test_first_try.py (four GPUs) and in tests/python/torch/test_first_tries.py (a
-module, Hugging Face's Trainer). docs/results/first_tries.md says what each takes.
+module, Hugging Face's Trainer) and test_new_search_mode.py. docs/results/first_tries.md says what
+each takes.
 """
 
 from __future__ import annotations
