@@ -67,9 +67,11 @@ COMMANDS = {
             "searching plans within memory limits",
             "plan 1 of 2, tiles by speed",
             "plan 2 of 2, tiles by speed",
-            "every tensor cut, 1.08 x the computation",
+            "fastest of all modes",
+            *8 * ["fastest of all modes, simulating a step"],
             *counted("plan 1 of 2"),
             "plan 1 of 2, simulating a step",
+            "every tensor cut, 1.08 x the computation",
         ],
     ),
     "simulate": (

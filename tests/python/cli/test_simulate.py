@@ -151,7 +151,7 @@ def test_a_comparison_predicts_times() -> None:
     alone = json.loads(tofu("simulate", *simulated))
     assert alone["step_seconds"] == pytest.approx(seconds["tofu", False])
     page = compared(*options, "--format=html")
-    assert "<th>a step takes</th>" in page and page.count("<tr>") == 5
+    assert "<th class=number>a step takes</th>" in page and page.count("<tr>") == 5
 
 
 def test_a_comparison_of_plans_for_bytes_and_for_time() -> None:

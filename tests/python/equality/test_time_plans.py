@@ -22,7 +22,8 @@ def serial(model, dtype):
 @pytest.fixture
 def only_for_time(monkeypatch):
     """Takes the search's plan for time, even if the plan for bytes is simulated to be faster."""
-    monkeypatch.setattr(search, "_candidates", lambda options: {"time": options})
+    monkeypatch.setattr(search, "candidates", lambda options: {"time": options})
+    monkeypatch.setattr(search, "fast_rivals", lambda *_: {})
 
 
 @pytest.mark.usefixtures("only_for_time")

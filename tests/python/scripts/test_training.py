@@ -161,7 +161,8 @@ def test_a_simulated_system(size):
     assert record["batch_size"] == (8 if size == "8" else 512)
     spent = ("compute_seconds", "fetch_seconds", "waiting_seconds")
     assert all(record[name] >= 0 for name in spent)
-    assert record["compute_seconds"] + record["waiting_seconds"] <= 1.01 * record["step_seconds"]
+    # Two threads of a GPU may compute at the same time.
+    assert record["compute_seconds"] + record["waiting_seconds"] <= 1.05 * record["step_seconds"]
 
 
 @pytest.mark.parametrize(
