@@ -25,16 +25,20 @@ def test_figure10_compares_all_algorithms(run_script, tmp_path):
     for model in ("rnn-4-8k, reduced", "wresnet-152-10, reduced"):
         assert f"{model}, batch 8, 8 workers (modelled)" in text
         sizes = {r["mode"]: r["total_bytes"] for r in document["rows"] if r["model"] == model}
-        assert len(sizes) == 8
+        assert len(sizes) == 8 + model.startswith("rnn")  # and the plan for time
         # Modes that search only part of our plans cannot be better.
         assert sizes["flat"] <= sizes["tofu"] <= sizes["recursion"]
         assert sizes["tofu"] < min(sizes[m] for m in ("allrow-greedy", "spartan", "equalchop"))
+    steps = {}
     # Bytes of both models, times of one.
     assert (tmp_path / "figure10.svg").read_text().count("ICML18") == 3
     for row in document["rows"]:
         if row["model"] == "wresnet-152-10, reduced":
             continue
         assert 0 < row["compute_seconds"] <= row["step_seconds"] * 1.001
+        steps[row["mode"]] = row["step_seconds"]
+    assert steps.pop("data-parallel") > 0  # it holds whole weights
+    assert steps["time"] == min(steps.values())
     assert document["context"]["mxnet"].startswith("1.9")
 
 
