@@ -120,9 +120,9 @@ class Scheduler {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
       const bool is_variable = graph_.nodes[node].is_variable();
       for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
-        const auto entry = static_cast<size_t>(graph_.first_entry[node] + i);
-        bytes_.push_back(NumElements(graph_.shapes[entry]) *
-                         DtypeBytes(graph_.dtypes[entry]));
+        const NodeEntry entry = {node, i};
+        bytes_.push_back(NumElements(graph_.shape(entry)) *
+                         DtypeBytes(graph_.dtype(entry)));
         is_variable_.push_back(is_variable);
       }
     }
