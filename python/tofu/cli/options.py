@@ -229,8 +229,8 @@ def check_no_module(name: str) -> None:
     """Raise ConfigError for a module of PyTorch."""
     if is_module(name) and not os.path.isfile(name):
         raise ConfigError(
-            f"{name}: a module of PyTorch; only tofu plan, estimate, compare, check and frontier "
-            "take one, with --mesh, and tofu verify --framework torch"
+            f"{name}: a module of PyTorch; only tofu plan, estimate, compare, check, frontier and "
+            "simulate take one, with --mesh, and tofu verify --framework torch"
         )
 
 

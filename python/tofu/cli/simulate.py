@@ -20,13 +20,17 @@ from tofu.cli.options import (
     objective_option,
     optimizer_option,
     search_option,
+    set_variables,
     shape_option,
     switch_on,
     tell_misplaced,
     workers_option,
 )
+from tofu.cli.plan_torch import check_options, is_module
+from tofu.cli.simulate_torch import simulate_module
 from tofu.cli.targets import Target, check_target
 from tofu.cli.trace_file import check_output, predicted, write_trace
+from tofu.config import Config
 from tofu.installation import check_mxnet
 from tofu.planner.estimate import batch_of
 from tofu.planner.search import default_fetch
@@ -40,6 +44,9 @@ __all__ = ["simulate"]
 
 @click.command(cls=Script, short_help="Predict a training step on a machine that is described.")
 @workers_option
+@click.option(
+    "--mesh", metavar="K,K,...", help="For a module of PyTorch: the sizes of a mesh's dimensions."
+)
 @click.option(
     "--machine",
     required=True,
@@ -63,10 +70,11 @@ __all__ = ["simulate"]
     help="Write the predicted step as tofu trace writes a measured one, for ui.perfetto.dev.",
 )
 @format_option(("text", "json"), "Tables, or the JSON document of docs/formats.md.")
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def simulate(
     workers: Optional[str],
+    mesh: Optional[str],
     machine: str,
     plan: Optional[str],
     optimizer: str,
@@ -82,8 +90,24 @@ def simulate(
 
     The partitioned graph is the one that would run, with MXNet's scheduling. Prints the step's
     time, what workers and links did, the critical path, and the memory. Nothing runs: a SCRIPT ends
-    at its first training call.
+    at its first training call. With --mesh: MODULE:FUNCTION returns a module of PyTorch and its
+    inputs, FILE.pt2 is a program that torch.export saved.
     """
+    if mesh is not None or is_module(target):
+        check_options(click.get_current_context(), _NOT_OF_MODULES)
+        set_variables(machine=machine, **given)
+        chosen = Config.from_environment()
+        options = SearchOptions(
+            chosen.search,
+            allow_replication=chosen.replication,
+            objective=chosen.objective,
+            machine=chosen.machine,
+        )
+        simulate_module(
+            target, mesh, machine, options, optimizer=_update(optimizer), perfetto=perfetto,
+            form=form,
+        )  # fmt: skip
+        return
     check_target("tofu simulate", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     if perfetto is not None:
@@ -134,6 +158,9 @@ def simulate(
     render = render_json if form == "json" else render_text
     size = _batch_size(target, batch_size, problem)
     click.echo(render(simulation, model=problem.name, batch_size=size), nl=False)
+
+
+_NOT_OF_MODULES = ("workers", "plan", "fetch", "describe", "shapes", "batch_size")
 
 
 def _batch_size(target: str, given: Optional[int], problem: Problem) -> int:

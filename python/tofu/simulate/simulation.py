@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import mxnet as mx
 
@@ -22,9 +21,9 @@ from tofu.mx.memory.executor_memory import DEFAULT_MATCH_RANGE, operator_rules
 from tofu.mx.run.executor import planner_settings
 from tofu.plans.layout import heads_of
 from tofu.plans.progress import stage
+from tofu.simulate.result import LONGEST, Simulation, Timed
 
 __all__ = [
-    "Simulation",
     "WorkRecord",
     "node_work",
     "simulate_graph",
@@ -33,45 +32,7 @@ __all__ = [
     "step_graphs",
 ]
 
-Timed = tuple[str, str, int, float, float]
 _UPDATE = "update:"
-_LONGEST = 32  # operators of the critical path that are kept
-
-
-@dataclasses.dataclass(frozen=True)
-class Simulation:
-    """A simulated training step. docs/formats.md describes the records.
-
-    Attributes:
-        machine: the machine's name.
-        measured: whether its figures were measured by ``tofu calibrate``.
-        fetch: one of config.FETCHES.
-        step_seconds: from the script's first operator to the end of the last.
-        script_seconds: when the script's thread had handed over every operator.
-        operations: operators, or segments of them, that MXNet's engine ran.
-        memory_bytes: memory of the machine's smallest device.
-        workers: time and memory of each worker, and the memory of its device.
-        links: time and bytes of each group of links that was used.
-        critical_path: the operations, each waiting for the one before, that took the whole step.
-        timeline: name, operator, worker, begin and end of every operation; empty unless asked for.
-    """
-
-    machine: str
-    measured: bool
-    fetch: str
-    step_seconds: float
-    script_seconds: float
-    operations: int
-    memory_bytes: int
-    workers: Sequence[Mapping[str, Any]]
-    links: Sequence[Mapping[str, Any]]
-    critical_path: Mapping[str, Any]
-    timeline: Sequence[Timed] = ()
-
-    @property
-    def fits(self) -> bool:
-        """Whether every worker's memory fits its device."""
-        return all(each["allocated_bytes"] <= each["memory_bytes"] for each in self.workers)
 
 
 def simulate_plan(
@@ -173,7 +134,7 @@ def _one_after_the_other(first: Simulation, second: Simulation) -> Simulation:
         critical_path={
             "seconds": _sums(path["seconds"], rest["seconds"]),
             "length": path["length"] + rest["length"],
-            "longest": longest[:_LONGEST],
+            "longest": longest[:LONGEST],
         },
         timeline=[*first.timeline, *_later(second.timeline, first.step_seconds)],
     )
@@ -231,26 +192,4 @@ def simulate_graph(
         is_stock=is_stock,
         with_timeline=with_timeline,
     )
-    for number, worker in enumerate(result["workers"]):
-        worker["memory_bytes"] = machine.memory_of(number)
-    return Simulation(
-        **{**result, "critical_path": _shortened(result["critical_path"])},
-        machine=machine.name,
-        measured=machine.measured,
-        fetch=fetch,
-        memory_bytes=machine.memory_bytes,
-    )
-
-
-def _shortened(path: Mapping[str, Any]) -> dict[str, Any]:
-    """The critical path, cut down to the operators that took longest."""
-    operators = [
-        {"name": name, "op": op, "worker": worker, "begin": begin, "seconds": end - begin}
-        for name, op, worker, begin, end in path["operations"]
-    ]
-    operators.sort(key=lambda operator: -operator["seconds"])
-    return {
-        "seconds": path["seconds"],
-        "length": len(operators),
-        "longest": operators[:_LONGEST],
-    }
+    return Simulation.of_record(result, machine, fetch)

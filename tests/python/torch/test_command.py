@@ -221,8 +221,8 @@ def test_a_module_is_trained_whole_and_on_a_mesh(module) -> None:
         (["check", "NET:mlp"], "give the devices, such as --mesh 2,2"),
         (["check", "--mesh", "2", "NET:not_there"], "cannot be imported"),
         (
-            ["simulate", "--machine", "p2.8xlarge", "NET:mlp"],
-            "a module of PyTorch; only tofu plan, estimate, compare, check and frontier",
+            ["trace", "NET:mlp"],
+            "a module of PyTorch; only tofu plan, estimate, compare, check, frontier and simulate",
         ),
     ],
 )

@@ -1,0 +1,88 @@
+"""``tofu simulate`` of modules: a step on a machine that is described."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from tofu.cli.main import cli
+from tofu.errors import ConfigError
+from tofu.plans.machine_files import read_machine
+from tofu.torch.models import MODELS
+from tofu.torch.module_simulation import simulate_module
+from tofu.torch.planning import plan
+
+MODULE = """
+import torch
+from tofu.torch.models import MODELS
+
+def gpt():
+    return MODELS["gpt"](torch.float32)
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path, monkeypatch) -> None:
+    (tmp_path / "net_to_simulate.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def simulated(*options: str) -> str:
+    words = ["simulate", "--machine", "8xh100", *options, "net_to_simulate:gpt"]
+    ran = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    return ran.stdout
+
+
+def test_links_carry_the_bytes_of_the_plan_and_operators_have_their_submodules_names() -> None:
+    model, inputs = MODELS["gpt"](torch.float32)
+    made = plan(model, inputs, mesh=(2, 2))
+    found = simulate_module(made, read_machine("8xh100"), with_timeline=True)
+    assert sum(link["bytes"] for link in found.links) == made.received_bytes > 0
+    assert {each["allocated_bytes"] for each in found.workers} == {sum(made.memory.values())}
+    names = {name.partition("@")[0] for name, *_ in found.timeline}
+    assert "blocks.0.qkv.addmm" in names
+    longest = max(end for *_, end in found.timeline)
+    assert found.step_seconds == pytest.approx(longest)
+
+
+def test_the_command_prints_tables_and_json() -> None:
+    text = simulated("--mesh", "2,2")
+    assert text.startswith("simulated: net_to_simulate:gpt, batch 8, 4 workers on 8xh100")
+    assert "critical path of" in text
+    document = json.loads(simulated("--mesh", "4", "--format", "json"))
+    assert document["format"] == "tofu-simulation" and len(document["workers"]) == 4
+
+
+def test_a_plan_for_time_takes_less_than_one_for_bytes() -> None:
+    by_objective = [
+        json.loads(simulated("--mesh", "4", "--format", "json", "--objective", objective))
+        for objective in ("bytes", "time")
+    ]
+    ordinary, fast = (each["step_seconds"] for each in by_objective)
+    assert 0 < fast <= ordinary
+
+
+def test_a_file_for_perfetto_is_written(tmp_path) -> None:
+    path = tmp_path / "step.json"
+    simulated("--mesh", "2,2", "--perfetto", str(path))
+    events = json.loads(path.read_text())["traceEvents"]
+    assert any(event["name"].startswith("blocks.0.") for event in events)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ([], "tofu simulate net_to_simulate:gpt: give the devices, such as --mesh 2,2"),
+        (["--mesh", "16"], "8xh100 has 8 devices"),
+        (["--mesh", "4", "--workers", "4"], "--workers is not for PyTorch"),
+        (["--mesh", "4", "--batch-size", "4"], "--batch-size is not for PyTorch"),
+    ],
+    ids=["no mesh", "too many devices", "workers", "batch size"],
+)
+def test_what_modules_do_not_take_is_an_error(options, text) -> None:
+    with pytest.raises(ConfigError, match=text):
+        simulated(*options)
