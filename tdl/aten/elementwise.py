@@ -32,7 +32,7 @@ _OVERLOADS = (
 _OTHER = (
     *("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar", "fill.Scalar"),
     *("masked_fill.Scalar", "masked_fill.Tensor", "fill.Tensor", "bernoulli.p"),
-    *("round.decimals", "pow.Tensor_Tensor"),
+    *("round.decimals", "pow.Tensor_Tensor", "floor_divide.default"),
 )
 _GRADIENTS = (
     *("threshold", "tanh", "sigmoid", "silu", "gelu", "mish", "hardtanh", "hardswish"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tofu.lang import Sum, op
+from tofu.lang import Opaque, Over, Sum, op
 
 
 @op(name="aten.mm.default")
@@ -51,3 +51,24 @@ def addmv(bias, matrix, vector):
 def dot(left, right):
     """The inner product of two vectors."""
     return lambda: Sum(lambda k: left[k] * right[k])
+
+
+@op(name="tofu.grouped_mm.default")
+def grouped_mm(data, weight, starts, ends):
+    """Rows times the matrices of their groups; each group adds its rows."""
+    rows = Opaque("Rows")
+
+    def element(row, out):
+        def term(group, k):
+            return rows(data[:, k], weight[group, k, out], starts[group], ends[group])[row]
+
+        return Sum(Over(["group", "k"], term))
+
+    return element
+
+
+@op(name="tofu.grouped_mm_weight.default")
+def grouped_mm_weight(data, grad, starts, ends):
+    """The gradient of each group's matrix, of the group's rows."""
+    rows = Opaque("Rows")
+    return lambda group, k, out: rows(data[:, k], grad[:, out], starts[group], ends[group])

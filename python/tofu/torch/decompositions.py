@@ -6,13 +6,13 @@ written as sums, workers can share both. Everything else is planned as torch run
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 import torch
 
+from tofu.torch import grouped_products
 from tofu.torch.private_names import get_decompositions
 
 __all__ = ["table"]
@@ -21,17 +21,15 @@ aten: Any = torch.ops.aten
 Tensor = Any  # torch.Tensor, whose methods are untyped
 
 
-@functools.cache
 def table() -> dict[Any, Callable[..., Any]]:
     """Returns operator -> decomposition."""
-    return {**get_decompositions(_TORCHS), **_OURS}
+    return {**get_decompositions(_TORCHS), **_OURS, **grouped_products.decompositions()}
 
 
 # torch's own decompositions into sums and element-wise operators.
 _TORCHS = (
-    aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward,
-    aten.nll_loss2d_backward, aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss,
-    aten.smooth_l1_loss_backward, aten.huber_loss, aten.huber_loss_backward,
+    aten.nll_loss_forward, aten.nll_loss2d_forward, aten.mse_loss, aten.mse_loss_backward,
+    aten.smooth_l1_loss, aten.smooth_l1_loss_backward, aten.huber_loss, aten.huber_loss_backward,
     aten.binary_cross_entropy, aten.binary_cross_entropy_backward, aten.soft_margin_loss,
     aten.native_batch_norm_backward, aten.logsumexp, aten.glu, aten.glu_backward,
     aten.linalg_vector_norm, aten.log_sigmoid_forward, aten.log_sigmoid_backward,
@@ -134,6 +132,31 @@ def _batch_norm_without_statistics(
     return _batch_norm(data, weight, bias, None, None, training, momentum, eps)[:3]
 
 
+def _nll_loss_backward(
+    grad: Tensor,
+    data: Tensor,
+    target: Tensor,
+    weight: Optional[Tensor],
+    reduction: int,
+    ignored: int,
+    total_weight: Tensor,
+) -> Tensor:
+    """Zeros but for the targets. torch's own also multiplies all classes by the gradient."""
+    axis = 0 if data.ndim < 2 else 1
+    if reduction == _MEAN:
+        grad = grad / total_weight
+    target = aten.unsqueeze(target, axis)
+    counts = aten.ne(target, ignored)
+    place = aten.where(counts, target, 0)
+    if 0 < grad.ndim < data.ndim:  # a gradient for each sample
+        grad = aten.unsqueeze(grad, axis)
+    value = aten.where(counts, -grad, 0.0)
+    if weight is not None:
+        value = value * aten.view(aten.index(weight, [aten.view(place, [-1])]), place.shape)
+    return aten.scatter(aten.zeros_like(data), axis, place, value)
+
+
+_MEAN = 1  # of torch's numbers of reductions
 _OURS: dict[Any, Callable[..., Any]] = {
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
@@ -141,6 +164,8 @@ _OURS: dict[Any, Callable[..., Any]] = {
     aten.var_mean.correction: _var_mean,
     aten.std.correction: _std,
     aten.squeeze.default: _squeeze,
+    aten.nll_loss_backward.default: _nll_loss_backward,
+    aten.nll_loss2d_backward.default: _nll_loss_backward,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_evaluated,
     aten._native_batch_norm_legit.no_stats: _batch_norm_without_statistics,

@@ -1,0 +1,112 @@
+"""Operators that are written as others give the same values, and are divided."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import tofu.torch
+from tofu.analysis import row_for
+from tofu.torch.decompositions import table
+from tofu.torch.verify import verify_module
+
+from .ranks import on_ranks
+from .training import compare
+
+aten = torch.ops.aten
+SHAPES = {"a sample": (5,), "a batch": (6, 5), "pictures": (3, 5, 4, 2)}
+REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_the_gradient_of_a_likelihood_is_torchs(shape, reduction, weighted) -> None:
+    torch.manual_seed(0)
+    data = torch.randn(shape, dtype=torch.float64)
+    target = torch.randint(0, 5, (*shape[:1], *shape[2:]) if len(shape) > 1 else ())
+    if target.ndim:
+        target.view(-1)[1] = -100  # ignored
+    weight = torch.rand(5, dtype=torch.float64) if weighted else None
+    forward, backward = (
+        getattr(aten, f"nll_loss{'2d' if len(shape) == 4 else ''}_{way}").default
+        for way in ("forward", "backward")
+    )
+    rest = weight, REDUCTIONS[reduction], -100
+    loss, total = forward(data, target, *rest)
+    grad = torch.randn_like(loss)
+    expected = backward(grad, data, target, *rest, total)
+    torch.testing.assert_close(table()[backward](grad, data, target, *rest, total), expected)
+
+
+def test_the_gradient_of_a_likelihood_multiplies_no_classes() -> None:
+    class Net(nn.Module):
+        def forward(self, data, target):
+            return nn.functional.cross_entropy(data, target)
+
+    data = torch.randn(6, 5, requires_grad=True)
+    traced = tofu.torch.trace(Net(), (data, torch.arange(6) % 5))
+    large = [
+        str(each.target) for each in traced.operators
+        if any(tuple(out.shape) == (6, 5) for out in each.outputs)
+    ]  # fmt: skip
+    assert large == [
+        "aten._log_softmax.default", "aten.zeros_like.default", "aten.scatter.src",
+        "aten._log_softmax_backward_data.default",
+    ]  # fmt: skip
+
+
+# --- experts ------------------------------------------------------------------------------------
+
+
+class Mixture(nn.Module):
+    """A Mixtral of one layer that returns its loss."""
+
+    def __init__(self, experts: int = 4) -> None:
+        super().__init__()
+        transformers = pytest.importorskip("transformers")
+        config = transformers.MixtralConfig(
+            vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=1,
+            num_attention_heads=4, num_key_value_heads=2, num_local_experts=experts,
+            use_cache=False,
+        )  # fmt: skip
+        self.model = transformers.MixtralForCausalLM(config)
+
+    def forward(self, words):
+        return self.model(input_ids=words, labels=words).loss
+
+
+def mixture(dtype: torch.dtype) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    torch.manual_seed(0)
+    return Mixture().to(dtype).eval(), (torch.randint(3, 64, (4, 6)),)
+
+
+def test_every_split_of_experts_gives_the_whole() -> None:
+    report = verify_module(*mixture(torch.float64))
+    assert not report.false
+    experts = {"tofu.grouped_mm.default", "tofu.grouped_mm_weight.default"}
+    assert experts <= report.operators
+    assert report.undescribed == {"aten.histc.default"}
+
+
+def test_experts_are_divided() -> None:
+    model, inputs = mixture(torch.float32)
+    plan = tofu.torch.plan(model, inputs, mesh=(2, 2))
+    cuts = {name: each for name, each in plan.splits.items() if "grouped_mm" in name}
+    assert len(cuts) == 6 and all(None not in each for each in cuts.values())
+
+
+def test_workers_can_share_the_experts_and_their_features() -> None:
+    shapes = [(12, 16), (4, 16, 24), (4,), (4,)]
+    row = row_for("tofu.grouped_mm.default", {}, shapes, [(12, 24)])
+    assert {row["vars"][k]["name"] for k in row["splittable"]} == {"out", "group", "k"}
+
+
+def train(mesh: tuple[int, ...]) -> None:
+    compare(mixture, mesh, torch.float32, 2)  # torch has no float64 to compare with
+
+
+@pytest.mark.parametrize("mesh", [(2,), (3,)])
+def test_experts_train(mesh) -> None:
+    on_ranks(mesh[0], train, mesh)
