@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
 from tofu.lang import parse_attribute
 from tofu.torch.traced import Blank, Entry, Operator, Scalar
 
-__all__ = ["arguments_of", "filled", "function_of", "is_random"]
+__all__ = ["arguments_of", "filled", "function_of", "is_input", "is_random", "places_of"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,11 @@ class _Input:
     """Stands for an input in the arguments of a call."""
 
     number: int
+
+
+def is_input(value: Any) -> bool:
+    """Whether an argument stands for an input, whose `number` it has."""
+    return isinstance(value, _Input)
 
 
 # A tile may be a view of a larger tensor, so its elements cannot always be viewed.
@@ -34,7 +39,9 @@ def function_of(operator: Operator) -> Any:
 
 
 def is_random(operator: Operator) -> bool:
-    """Whether an operator draws random numbers."""
+    """Whether an operator draws random numbers; attention without dropout does not."""
+    if operator.arguments.get("dropout_p") == 0.0:
+        return False
     return torch.Tag.nondeterministic_seeded in operator.target.tags
 
 
@@ -87,3 +94,18 @@ def filled(value: Any, values: Sequence[Any], floats: Mapping[int, float] = _NO_
     if isinstance(value, Scalar):
         return value.value(floats)
     return value
+
+
+def places_of(
+    positional: Sequence[Any], named: Mapping[str, Any]
+) -> Optional[tuple[tuple[int, int], ...]]:
+    """The places of inputs among arguments, and their numbers; None if `filled` does more."""
+    alone = [(k, each.number) for k, each in enumerate(positional) if is_input(each)]
+    others = [*(each for each in positional if not is_input(each)), *named.values()]
+    return None if any(map(_is_open, others)) else tuple(alone)
+
+
+def _is_open(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_is_open, value))
+    return isinstance(value, (_Input, Scalar))

@@ -6,6 +6,7 @@ overlap, and are combined in one order on all ranks.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,6 +46,16 @@ class Piece:
     start: Shape
     to: Shape
     shape: Shape
+
+    @functools.cached_property
+    def source(self) -> tuple[slice, ...]:
+        """Its place in the tile."""
+        return _box(self.start, self.shape)
+
+    @functools.cached_property
+    def target(self) -> tuple[slice, ...]:
+        """Its place in the region."""
+        return _box(self.to, self.shape)
 
 
 @dataclass(frozen=True)
@@ -146,7 +157,7 @@ class Exchange:
     def _messages(self, transfers: Transfers, tiles: Tiles) -> dict[int, Any]:
         """Returns worker -> message for it."""
         return {
-            worker: _packed([tiles[piece.tile][_inside(piece.start, piece)] for piece in pieces])
+            worker: _packed([tiles[piece.tile][piece.source] for piece in pieces])
             for worker, pieces in transfers.sends.items()
         }
 
@@ -173,7 +184,7 @@ class Exchange:
 
     def _piece(self, piece: Piece, tiles: Tiles, received: Mapping[int, Message]) -> Any:
         if piece.worker == self.worker:
-            return tiles[piece.tile][_inside(piece.start, piece)]
+            return tiles[piece.tile][piece.source]
         return received[piece.worker].take()
 
     def _empty(self, region: Region, pieces: Sequence[Piece]) -> Any:
@@ -188,15 +199,13 @@ class Exchange:
             if piece.worker == FILL:
                 continue
             own = piece.worker == self.worker
-            value[_inside(piece.to, piece)] = (
-                tiles[piece.tile][_inside(piece.start, piece)]
-                if own
-                else received[piece.worker].next()
+            value[piece.target] = (
+                tiles[piece.tile][piece.source] if own else received[piece.worker].next()
             )
 
 
-def _inside(corner: Shape, piece: Piece) -> tuple[slice, ...]:
-    return tuple(slice(low, low + size) for low, size in zip(corner, piece.shape))
+def _box(corner: Shape, shape: Shape) -> tuple[slice, ...]:
+    return tuple(slice(low, low + size) for low, size in zip(corner, shape))
 
 
 def _numbers(works: Sequence[dist.P2POp]) -> str:

@@ -203,6 +203,11 @@ class RankGraph:
         number = tile[0]
         return bool(self._nodes[number].op) and number not in self._group_of
 
+    def form(self, tile: Tile) -> tuple[tuple[int, ...], int]:
+        """The shape of a tile or region, and the number of its type."""
+        shape, flag = self._nodes[tile[0]].outputs[tile[1]]
+        return tuple(shape), flag
+
     def shape(self, tile: Tile) -> tuple[int, ...]:
         """The shape of a tile or region."""
         shape: tuple[int, ...] = self._nodes[tile[0]].outputs[tile[1]][0]

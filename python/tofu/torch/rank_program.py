@@ -17,9 +17,10 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from tofu.errors import GraphError
 from tofu.torch.batches import Task, batched, reordered
-from tofu.torch.calls import arguments_of, filled, function_of, is_random
+from tofu.torch.calls import arguments_of, filled, function_of, is_random, places_of
 from tofu.torch.compiling import Segment, with_segments
 from tofu.torch.exchange import Exchange, Transfers
+from tofu.torch.in_place import in_place
 from tofu.torch.order import arranged
 from tofu.torch.placements import WHOLE, Boxes, Placement, regions_between
 from tofu.torch.rank_graph import Group, Instance, RankGraph, Tile, Tiled
@@ -55,6 +56,11 @@ class Call:
     drops: tuple[Tile, ...] = ()
     blanks: tuple[int, ...] = ()
     seed: Optional[str] = None
+
+    @functools.cached_property
+    def places(self) -> Optional[tuple[tuple[int, int], ...]]:
+        """The places of the tensors among the arguments; None if more is to be filled in."""
+        return places_of(self.positional, self.named)
 
 
 @dataclass(frozen=True)
@@ -247,13 +253,19 @@ class Program:
 
     def _run(self, call: Call, tiles: Tiles) -> None:
         values = [tiles[tile] for tile in call.reads]
-        floats = self._floats
-        positional = [filled(each, values, floats) for each in call.positional]
-        named = {name: filled(each, values, floats) for name, each in call.named.items()}
+        named = call.named
+        if call.places is None:
+            floats = self._floats
+            positional = [filled(each, values, floats) for each in call.positional]
+            named = {name: filled(each, values, floats) for name, each in call.named.items()}
+        else:
+            positional = list(call.positional)
+            for place, number in call.places:
+                positional[place] = values[number]
         if call.seed is None:
             result = call.function(*positional, **named)
         else:
-            with _seeded(f"{self._seed}/{call.seed}"):
+            with _seeded(f"{self._seed}/{call.seed}", self.mesh.device_type):
                 result = call.function(*positional, **named)
         for position in call.blanks:
             if result[position].numel():
@@ -390,7 +402,10 @@ class Program:
                 done.append(replace(step, makes=makes, drops=dropped))
             else:
                 done.append(replace(step, drops=dropped))
-        return with_segments(done, _is_compiled, heads) if self._compiled else done
+        if self._compiled:
+            return with_segments(done, _is_compiled, heads)
+        calls = [step for step in done if isinstance(step, Call)]
+        return in_place(calls, done, self.graph.form)
 
 
 def _is_compiled(step: Step) -> bool:
@@ -413,16 +428,28 @@ def _read_first(steps: Sequence[Planned], heads: set[Tile]) -> set[Tile]:
 
 
 class _seeded:  # noqa: N801 - a context manager
-    """Seeds torch's random numbers from a text, and restores the script's state afterwards."""
+    """Seeds torch's random numbers from a text, and restores the script's state afterwards.
 
-    def __init__(self, text: str) -> None:
+    On CPUs, only their generator: torch.manual_seed takes longer than a small operator, as it notes
+    the stack for each kind of device that is not there.
+    """
+
+    def __init__(self, text: str, device: str) -> None:
         digest = hashlib.sha256(text.encode()).digest()
         self._seed = int.from_bytes(digest[:7], "big")
-        self._fork = torch.random.fork_rng()
+        self._fork = torch.random.fork_rng() if device == "cuda" else None
+        self._state: Any = None
 
     def __enter__(self) -> None:
-        self._fork.__enter__()
-        torch.manual_seed(self._seed)
+        if self._fork is not None:
+            self._fork.__enter__()
+            torch.manual_seed(self._seed)
+        else:
+            self._state = torch.default_generator.get_state()
+            torch.default_generator.manual_seed(self._seed)
 
     def __exit__(self, *reason: Any) -> None:
-        self._fork.__exit__(*reason)
+        if self._fork is not None:
+            self._fork.__exit__(*reason)
+        else:
+            torch.default_generator.set_state(self._state)
