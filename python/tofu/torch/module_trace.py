@@ -13,7 +13,7 @@ import itertools
 import linecache
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar
 
@@ -177,11 +177,26 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
         memo[id(buffer)] = _like(buffer.detach(), device)
     distributed = []
     for name, module in model.named_modules():
+        for tensor in _plain_tensors(vars(module).values()):
+            if tensor.requires_grad and id(tensor) not in memo:
+                raise GraphError(
+                    f"{type(model).__name__}: the module {name or 'itself'!r} has a tensor with a "
+                    "gradient as an attribute; register it as a parameter"
+                )
+            memo.setdefault(id(tensor), tensor)  # a constant of the trace, with its data
         forward = vars(module).get("forward")
         if hasattr(forward, "own_forward"):  # parallelize has replaced it
             memo[id(forward)] = None
             distributed.append((name, forward.own_forward))
-    copied = copy.deepcopy(model, memo)
+    try:
+        copied = copy.deepcopy(model, memo)
+    except Exception as error:  # whatever an attribute's copy raises
+        reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
+        raise GraphError(
+            f"{type(model).__name__}: cannot be copied to be traced ({reason}); expected "
+            "attributes that copy.deepcopy copies, and tensors in modules or their lists, tuples "
+            "and dicts"
+        ) from error
     for module in copied.modules():
         module._compiled_call_impl = None  # of module.compile(): torch traces no compiled module
         if getattr(module, "sparse", None) is True:
@@ -191,6 +206,17 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
         if forward is not None:
             copied.get_submodule(name).forward = copy.deepcopy(forward, memo)
     return copied
+
+
+def _plain_tensors(values: Iterable[Any]) -> Iterator[Any]:
+    """The tensors among values, and in their lists, tuples and dicts."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _plain_tensors(value)
+        elif isinstance(value, dict):
+            yield from _plain_tensors(value.values())
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ from tofu.torch.placements import WHOLE, of_dtensor, tiles_of, to_dtensor
 from tofu.torch.planning import check_mesh, plan_traced, wish_of
 from tofu.torch.private_names import pytree
 from tofu.torch.rank_program import Program
-from tofu.torch.ranks import agreed, alike, check_same_call, distribute
+from tofu.torch.ranks import agreed, alike, check_same_call, checksum, distribute
 from tofu.torch.start_values import Initialise
 from tofu.torch.torch_plan import TorchPlan, read_plan
 from tofu.torch.traced import Blank, Entry, Scalar, Traced
@@ -360,9 +360,7 @@ class _Runner:
     def _planned(self, make: Callable[[], Optional[Traced]], given: GivenPlan) -> Optional[Program]:
         """The program of a trace; None if there is no trace."""
         sizes = tuple(self._mesh.mesh.shape)
-        traced = alike(
-            make, lambda made: "" if made is None else training_graph(made).hash, self._name
-        )
+        traced = alike(make, lambda made: "" if made is None else _identity(made), self._name)
         if traced is None:
             return None
         if given is None:
@@ -433,6 +431,12 @@ class _Runner:
         ]
         given = [pin for pin in self._wish.options.pins if not own or pin[0] in known]
         return tuple(own or given)
+
+
+def _identity(traced: Traced) -> str:
+    """What ranks must have alike: the graph, and tensors that are attributes of modules."""
+    constants = [checksum(v.value) for v in traced.variables if v.kind == "constant"]
+    return f"{training_graph(traced).hash}/{constants}"
 
 
 def _settled(tensor: Any) -> Any:

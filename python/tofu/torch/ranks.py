@@ -17,7 +17,9 @@ from tofu.errors import ConnectionLostError, PlanError, TofuError
 from tofu.torch.private_names import pytree
 from tofu.torch.start_values import Initialise, initial_values
 
-__all__ = ["agreed", "alike", "check_same_call", "connected", "distribute", "whole_batch"]
+__all__ = [
+    "agreed", "alike", "check_same_call", "checksum", "connected", "distribute", "whole_batch",
+]  # fmt: skip
 
 Value = TypeVar("Value")
 
@@ -111,7 +113,7 @@ def check_same_call(
         The number that rank 0 has drawn.
     """
     digest = hashlib.sha256(f"{what}/{kind}".encode()).digest()
-    values = [_checksum(tensor) for tensor in tensors]
+    values = [checksum(tensor) for tensor in tensors]
     joined = zlib.crc32(repr(values).encode())
     mine = torch.tensor([int.from_bytes(digest[:7], "big"), joined, draw], device=device)
     gathered = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
@@ -148,7 +150,8 @@ def _difference(rank: int, calls: Sequence[tuple[str, list[int]]]) -> str:
     )
 
 
-def _checksum(tensor: Any) -> int:
+def checksum(tensor: Any) -> int:
+    """A number that differs for other values."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return zlib.crc32(flat.view(torch.uint8).numpy()) if flat.numel() else 0
 
