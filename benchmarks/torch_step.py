@@ -1,9 +1,11 @@
-"""Step time of a small GPT on 4 processes of this machine: planned, FSDP2, tensor parallelism.
+"""Step time and peak memory of eight models on 4 gloo processes: planned, FSDP2, DDP and others.
 
-The three train in one run, connected by gloo, with the same values and Adam. Rounds take turns, a
-few steps each, so load from outside meets all alike; the table has the median round and the
-extremes. Bytes are counted where tofu exchanges tiles. Those of others are formulas: 3 (k - 1) S
-for parameters of S bytes, and four all-reduces of the activations of each layer.
+All ways train in one run with the same values and Adam. In each round every way takes a step, so
+load from outside meets all alike: what counts are the medians of a round's ratios, of the clock and
+of the processor time of all ranks. Peak memory is what the ranks' allocations hold in the second
+step of a run of its own, parameters and optimizer included. Bytes are counted where tofu exchanges
+tiles; those of others are formulas: 3 (k - 1) S for FSDP2's parameters of S bytes, 2 (k - 1) S for
+DDP's gradients.
 
     python benchmarks/torch_step.py --output docs/results/torch_step.json
 """
@@ -11,14 +13,17 @@ for parameters of S bytes, and four all-reduces of the activations of each layer
 from __future__ import annotations
 
 import argparse
-import copy
 import functools
+import gc
+import json
+import logging
 import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,206 +32,237 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
-from torch.nn import functional as F
+from torch.distributed.tensor.parallel import parallelize_module
+from torch.nn.parallel import DistributedDataParallel
 
 import tofu.torch
 from tofu.plans import SearchOptions
-from tofu.torch.parallelize import program_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 from _results import write_json
+from _step_models import CASES, Case
 
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler prints its starts otherwise
 RANKS = 4
-WORDS, WIDTH, HEADS, LAYERS, LENGTH = 2048, 256, 8, 4, 128
-BATCHES = (4, 32)
-ROUNDS, STEPS = 5, 1
+ROUNDS, SMOKE_ROUNDS = 7, 1
+SMOKE = ("llama, batch 8",)
 
 
-class Block(nn.Module):
-    """Attention and a feed-forward layer; the number of heads follows from the weights."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.size = width // heads
-        self.norm, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
-        self.out = nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, hidden: Any) -> Any:
-        """The block's output."""
-        batch, length, _ = hidden.shape
-        given = self.norm(hidden)
-        q, k, v = (
-            layer(given).view(batch, length, -1, self.size).transpose(1, 2)
-            for layer in (self.q, self.k, self.v)
-        )
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        hidden = hidden + self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
-        return hidden + self.down(F.gelu(self.up(self.norm2(hidden))))
+def planned(
+    model: nn.Module, inputs: dict[str, Any], case: Case, *, mesh: tuple[int, ...], whole: bool
+) -> nn.Module:
+    """The plan of a mesh, where tensors may stay whole or not."""
+    options = SearchOptions(allow_replication=whole)
+    return tofu.torch.parallelize(model, mesh, (), inputs, options=options)
 
 
-class Gpt(nn.Module):
-    """A decoder that returns its loss."""
-
-    def __init__(self, words: int, width: int, heads: int, layers: int, length: int) -> None:
-        super().__init__()
-        self.words = nn.Embedding(words, width)
-        self.places = nn.Parameter(torch.randn(length, width) * 0.02)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, words, bias=False)
-
-    def forward(self, words: Any, label: Any) -> Any:
-        """The mean loss."""
-        hidden = self.words(words) + self.places
-        for block in self.blocks:
-            hidden = block(hidden)
-        return F.cross_entropy(self.head(self.norm(hidden)).flatten(0, 1), label.flatten())
-
-
-def planned(model: nn.Module, inputs: tuple[Any, ...]) -> nn.Module:
-    """The plan for 2 x 2."""
-    return tofu.torch.parallelize(model, (2, 2), inputs)
-
-
-def replicated(model: nn.Module, inputs: tuple[Any, ...]) -> nn.Module:
-    """The same where tensors may stay whole."""
-    options = SearchOptions(allow_replication=True)
-    return tofu.torch.parallelize(model, (2, 2), inputs, options=options)
-
-
-def sharded(model: Any, inputs: tuple[Any, ...]) -> nn.Module:
+def fsdp2(model: Any, inputs: dict[str, Any], case: Case) -> nn.Module:
     """FSDP2, block by block."""
     mesh = init_device_mesh("cpu", (RANKS,))
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh)
+    for module in model.modules():
+        if type(module).__name__ in case.blocks:
+            fully_shard(module, mesh=mesh)
     return fully_shard(model, mesh=mesh)
 
 
-def tensor_parallel(model: Any, inputs: tuple[Any, ...]) -> nn.Module:
-    """Heads and inner features are divided; embedding and head stay whole."""
+def ddp(model: nn.Module, inputs: dict[str, Any], case: Case) -> nn.Module:
+    """The whole model on every rank."""
+    return DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+
+def tensor_parallel(model: nn.Module, inputs: dict[str, Any], case: Case) -> nn.Module:
+    """Heads and inner features are divided; the rest stays whole."""
     mesh = init_device_mesh("cpu", (RANKS,))
-    styles = {name: ColwiseParallel() for name in ("q", "k", "v", "up")}
-    styles |= {name: RowwiseParallel() for name in ("out", "down")}
-    for block in model.blocks:
-        parallelize_module(block, mesh, styles)
+    for module in model.modules():
+        if type(module).__name__ in case.blocks:
+            parallelize_module(module, mesh, dict(case.styles))
     return model
 
 
-WAYS: dict[str, Callable[[Any, Any], nn.Module]] = {
-    "planned": planned,
-    "planned, with replication": replicated,
-    "FSDP2": sharded,
-    "tensor parallel": tensor_parallel,
+Make = Callable[[Any, dict[str, Any], Case], nn.Module]
+PLANNED: Mapping[str, Make] = {
+    "planned, 4": functools.partial(planned, mesh=(4,), whole=False),
+    "planned, 2 x 2": functools.partial(planned, mesh=(2, 2), whole=False),
+    "with replication, 4": functools.partial(planned, mesh=(4,), whole=True),
+    "with replication, 2 x 2": functools.partial(planned, mesh=(2, 2), whole=True),
 }
+OTHERS: Mapping[str, Make] = {"FSDP2": fsdp2, "DDP": ddp, "tensor parallel": tensor_parallel}
+WAYS = {**PLANNED, **OTHERS}
+PARTS = ("FSDP2", "DDP")  # each rank has a part of the batch
 
 
-def step(model: nn.Module, optimizer: Any, inputs: tuple[Any, ...], share: slice) -> float:
-    """One training step; returns its loss, a mean over this rank's share of the batch."""
-    loss = model(*(each[share] for each in inputs))
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return float(loss.detach())
+def ways_of(case: Case) -> list[str]:
+    """The ways in which a model trains."""
+    return [way for way in WAYS if way != "tensor parallel" or case.styles]
 
 
-def measure(sizes: tuple[int, ...], batch: int, rounds: int) -> list[dict[str, Any]]:
-    """Train in all ways, in turns."""
-    torch.manual_seed(0)
-    whole = Gpt(*sizes)
-    inputs = tuple(torch.randint(0, sizes[0], (batch, sizes[4])) for _ in range(2))
-    each = batch // RANKS
-    own = slice(dist.get_rank() * each, (dist.get_rank() + 1) * each)
-    sends: dict[str, int] = {}
-    runs, times, losses = {}, {way: [] for way in WAYS}, {}  # type: ignore[var-annotated]
-    for way, make in WAYS.items():
-        model = make(copy.deepcopy(whole), inputs)
+class Run:
+    """A model that trains in one way.
+
+    Args:
+        way: one of WAYS.
+        case: the model.
+        smoke: whether it is tiny.
+    """
+
+    def __init__(self, way: str, case: Case, smoke: bool) -> None:
+        self.way = way
+        whole, inputs = case.made(smoke)
+        self.parameter_bytes = sum(p.nbytes for p in whole.parameters())
+        self.model = WAYS[way](whole, inputs, case)
         foreach = way != "tensor parallel"  # its parameters are of two kinds
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=foreach)
-        share = own if way == "FSDP2" else slice(None)
-        runs[way] = functools.partial(step, model, optimizer, inputs, share)
-        first = torch.tensor([runs[way]()])  # which also warms up
-        if way == "FSDP2":
-            dist.all_reduce(first)
-            first /= RANKS
-        losses[way] = float(first)
-        if way.startswith("planned"):
-            count = torch.tensor([program_of(model).exchange.received_bytes])
-            dist.all_reduce(count)
-            sends[way] = int(count)
-    for _ in range(rounds):
-        for way, run in runs.items():
-            dist.barrier()
-            started = time.perf_counter()
-            for _ in range(STEPS):
-                run()
-            dist.barrier()
-            times[way].append((time.perf_counter() - started) / STEPS)
-    size = sum(p.nbytes for p in whole.parameters())
-    act = batch * sizes[4] * sizes[1] * 4
-    sends |= {
-        "FSDP2": 3 * (RANKS - 1) * size,
-        "tensor parallel": 4 * sizes[3] * 2 * (RANKS - 1) * act,
-    }
-    return [
-        {
-            "batch": batch, "way": way, "median_s": statistics.median(times[way]),
-            "least_s": min(times[way]), "most_s": max(times[way]), "loss": losses[way],
-            "bytes": sends[way],
-        }
-        for way in WAYS
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, foreach=foreach)
+        each, rank = case.batch // RANKS, dist.get_rank()
+        own = slice(rank * each, (rank + 1) * each) if way in PARTS else slice(None)
+        self.inputs = {name: value[own] for name, value in inputs.items()}
+
+    def step(self) -> float:
+        """A training step; returns its loss."""
+        loss = self.model(**self.inputs)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return float(loss.detach())
+
+    def first_loss(self) -> float:
+        """The loss of the whole batch in the first step."""
+        return summed(self.step()) / RANKS
+
+    def sent_bytes(self) -> int:
+        """Bytes that all ranks receive in a step; 0 if no formula is known."""
+        if self.way in PLANNED:
+            return int(tofu.torch.program_of(self.model).plan.received_bytes)
+        passes = {"FSDP2": 3, "DDP": 2}.get(self.way, 0)
+        return passes * (RANKS - 1) * self.parameter_bytes
+
+
+def summed(value: float) -> float:
+    """The sum over the ranks."""
+    each = torch.tensor([value], dtype=torch.float64)
+    dist.all_reduce(each)
+    return float(each)
+
+
+def timed(name: str, smoke: bool, rounds: int) -> list[dict[str, Any]]:
+    """Train a model in all ways, in turns."""
+    case = CASES[name]
+    runs = [Run(way, case, smoke) for way in ways_of(case)]
+    rows: list[dict[str, Any]] = [
+        {"model": name, "way": run.way, "loss": run.first_loss(), "bytes": run.sent_bytes(),
+         "step_s": [], "processor_s": []}
+        for run in runs
     ]  # fmt: skip
+    for number in range(rounds):
+        order = list(zip(runs, rows))
+        for run, row in order if number % 2 == 0 else reversed(order):
+            gc.collect()
+            dist.barrier()
+            began, worked = time.perf_counter(), time.process_time()
+            run.step()
+            worked = time.process_time() - worked
+            dist.barrier()
+            row["step_s"].append(round(time.perf_counter() - began, 5))
+            row["processor_s"].append(round(summed(worked), 5))
+    return rows
+
+
+def peaks(name: str, smoke: bool) -> dict[str, int]:
+    """The most bytes that a rank holds in the second step, by way."""
+    return {way: int(greatest(peak(way, CASES[name], smoke))) for way in ways_of(CASES[name])}
+
+
+def greatest(value: float) -> float:
+    """The greatest of the ranks' values."""
+    each = torch.tensor([value], dtype=torch.float64)
+    dist.all_reduce(each, dist.ReduceOp.MAX)
+    return float(each)
+
+
+def peak(way: str, case: Case, smoke: bool) -> int:
+    """This rank's peak: all allocations since before the model was made, less those freed."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profiler:
+        run = Run(way, case, smoke)
+        run.step()
+        gc.collect()
+        with torch.profiler.record_function("second step"):
+            run.step()
+    events = profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
+    begin = next(e.start_ns() for e in events if e.name() == "second step")
+    held = most = 0
+    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        if event.start_ns() >= begin:
+            most = max(most, held)
+    return most
+
+
+def ratio(row: Mapping[str, Any], other: Mapping[str, Any], key: str) -> float:
+    """The median over the rounds of a row's ratio to another's."""
+    return statistics.median(a / b for a, b in zip(row[key], other[key]))
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown."""
-    lines = ["| batch | way | ms a step | least to most | MiB a step | first loss |"]
-    lines.append("| --: | --- | --: | --: | --: | --: |")
+    """The rows as Markdown, with ratios to FSDP2's."""
+    lines = [
+        "| model | way | ms a step | of FSDP2 | processor ms | of FSDP2 | MiB a step | peak MiB |",
+        "| --- | --- | --: | --: | --: | --: | --: | --: |",
+    ]
     for row in rows:
-        spread = f"{row['least_s'] * 1e3:,.0f} to {row['most_s'] * 1e3:,.0f}"
-        lines.append(
-            f"| {row['batch']} | {row['way']} | {row['median_s'] * 1e3:,.0f} | {spread} | "
-            f"{row['bytes'] / 2**20:,.1f} | {row['loss']:.5f} |"
-        )
+        other = next(o for o in rows if o["model"] == row["model"] and o["way"] == "FSDP2")
+        cells = [row["model"], row["way"]]
+        for key in ("step_s", "processor_s"):
+            cells += [f"{statistics.median(row[key]) * 1e3:,.0f}", f"{ratio(row, other, key):.2f}"]
+        cells.append(f"{row['bytes'] / 2**20:,.0f}" if row["bytes"] else "")
+        cells.append(f"{row['peak_bytes'] / 2**20:,.0f}")
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def rank(number: int, meeting: str, smoke: bool, output: str) -> None:
-    """What each process does."""
+def rank(number: int, meeting: str, job: str, name: str, smoke: bool, rounds: int) -> None:
+    """What each process does: times, or peaks, of a model."""
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=RANKS)
-    sizes = (64, 32, 4, 1, 8) if smoke else (WORDS, WIDTH, HEADS, LAYERS, LENGTH)
-    rows = []
-    for batch in BATCHES[:1] if smoke else BATCHES:
-        rows += measure(sizes, batch, 1 if smoke else ROUNDS)
+    found: Any = timed(name, smoke, rounds) if job == "times" else peaks(name, smoke)
     if number == 0:
-        sys.stdout.write(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n\n")
-        sys.stdout.write(table(rows))
-        sys.stdout.flush()
-        if output:
-            document = {"torch": torch.__version__, "load": os.getloadavg(), "rows": rows}
-            write_json(Path(output), document)
+        Path(f"{meeting}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.destroy_process_group()
 
 
-def main() -> None:
-    """Start the processes."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--smoke", action="store_true", help="a tiny module, one round")
-    parser.add_argument("--output", default="", metavar="FILE", help="where to write JSON")
-    given = parser.parse_args()
+def on_ranks(job: str, name: str, smoke: bool, rounds: int) -> Any:
+    """Run a job on all ranks, and return what rank 0 found."""
     with tempfile.TemporaryDirectory() as folder:
         meeting = str(Path(folder) / "meeting")
         torch.multiprocessing.start_processes(
-            rank, (meeting, given.smoke, given.output), nprocs=RANKS, start_method="fork"
+            rank, (meeting, job, name, smoke, rounds), nprocs=RANKS, start_method="fork"
         )
+        return json.loads(Path(f"{meeting}.json").read_text(encoding="utf-8"))
+
+
+def main() -> None:
+    """Measure the models, and write the rows of each."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--smoke", action="store_true", help="a tiny module, one round")
+    parser.add_argument("--models", nargs="*", choices=CASES, default=list(CASES))
+    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
+    given = parser.parse_args()
+    models, rounds = (SMOKE, SMOKE_ROUNDS) if given.smoke else (given.models, given.rounds)
+    rows: list[dict[str, Any]] = []
+    if given.output and given.output.exists():  # rows of other models stay
+        known = json.loads(given.output.read_text(encoding="utf-8"))["rows"]
+        rows = [row for row in known if row["model"] in CASES and row["model"] not in models]
+    for name in models:
+        before = os.getloadavg()[0]
+        found = on_ranks("times", name, given.smoke, rounds)
+        most = on_ranks("peaks", name, given.smoke, rounds)
+        rows += [{**row, "peak_bytes": most[row["way"]], "load": before} for row in found]
+        if given.output:
+            write_json(given.output, {"torch": torch.__version__, "rows": rows})
+    sys.stdout.write(table(rows))
 
 
 if __name__ == "__main__":

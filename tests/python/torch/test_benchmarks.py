@@ -25,13 +25,17 @@ def run(import_script, monkeypatch, tmp_path):
 
 
 def test_all_ways_are_timed(run) -> None:
+    pytest.importorskip("transformers")
     rows = run("torch_step")
     assert [row["way"] for row in rows] == [
-        "planned", "planned, with replication", "FSDP2", "tensor parallel",
+        "planned, 4", "planned, 2 x 2", "with replication, 4", "with replication, 2 x 2",
+        "FSDP2", "DDP", "tensor parallel",
     ]  # fmt: skip
     losses = [row["loss"] for row in rows]
-    assert losses == pytest.approx(losses[:1] * 4, rel=1e-5)
-    assert all(row["median_s"] >= row["least_s"] > 0 and row["bytes"] > 0 for row in rows)
+    assert losses == pytest.approx(losses[:1] * 7, rel=1e-5)
+    assert all(row["step_s"][0] > 0 and row["processor_s"][0] > 0 for row in rows)
+    whole = {row["way"]: row["peak_bytes"] for row in rows}
+    assert 0 < whole["planned, 2 x 2"] < whole["DDP"]
 
 
 def test_all_ways_are_counted(run, capsys) -> None:
