@@ -1,4 +1,4 @@
-"""What was measured and its goal, row by row, as the benchmarks print it.
+"""Prints measured values beside their goals, as the benchmarks do.
 
 print(table([Goal("RNN-10-8K, 8 workers", "0.14 s", "0.1 s", met=False)]))
 """

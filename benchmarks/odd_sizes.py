@@ -117,7 +117,7 @@ def quartiles(ratios: list[float]) -> str:
 def rows(
     sizes: dict[str, tuple[int, int]], taken: dict[tuple[str, int], list[float]]
 ) -> list[Goal]:
-    """What odd sizes cost, each with its goal."""
+    """The costs of odd sizes, each with its goal."""
     plain, ours = (
         [odd / even for odd, even in zip(taken["odd", workers], taken["even", workers])]
         for workers in (0, 2)

@@ -39,7 +39,7 @@ def plan_model(name: str, workers: Iterable[int] = WORKERS) -> dict[str, tuple[i
 
 
 def complaints(before: Record, now: Record) -> list[str]:
-    """What is dearer than before, or not proven, in words."""
+    """Sentences on plans that are dearer than before, or not proven."""
     found = []
     for name, plans in now.items():
         for workers, (total, bound) in plans.items():

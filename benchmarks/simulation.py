@@ -109,7 +109,7 @@ def serve(case: Case, args: argparse.Namespace) -> None:
 
 
 def planned_bytes() -> int:
-    """What MXNet has planned for the tensors between operators, in all executors."""
+    """The bytes that all executors of MXNet planned for tensors between operators."""
     import mxnet as mx
 
     from tofu.mx.memory.executor_memory import planned_mib

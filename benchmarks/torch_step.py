@@ -221,7 +221,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def rank(number: int, meeting: str, job: str, name: str, smoke: bool, rounds: int) -> None:
-    """What each process does: times, or peaks, of a model."""
+    """Measures the times, or the peaks, of a model in one process of the group."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)

@@ -99,7 +99,7 @@ def estimate(*, smoke: bool) -> Rows:
     name = f"tofu estimate {model}"
     found = moments("estimate", model, "--gpu-memory", "12GiB")
     rows = [each for each in found if each.line.split()[:1] and each.line.split()[0].isdigit()]
-    # Those of the batches have one number, or a few words.
+    # The lines on batches have fewer columns.
     of_memory = [each for each in rows if len(each.line.split()) > 8]
     yield _within(f"{name}, first row", of_memory[0].seconds, 2)
     yield _within(f"{name}, {len(of_memory)} rows", of_memory[-1].seconds, 8)

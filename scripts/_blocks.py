@@ -150,7 +150,7 @@ def _look(block: Block) -> list[tuple[Any, ...]]:
 
 
 def observations(blocks: Sequence[Block]) -> list[Observation]:
-    """Which of the paper's observations hold, and why."""
+    """Judges the paper's observations: whether each holds, and why."""
     stages = stages_of(blocks)
     return [
         _batch_and_channels(blocks),

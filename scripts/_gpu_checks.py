@@ -199,7 +199,7 @@ def wide(machine: Machine) -> dict[str, Any]:
 
 
 def kernels(machine: Machine, count: int = 64) -> dict[str, Any]:
-    """What kernels take: the seconds to compile and load, the first and later launches, memory."""
+    """Measures kernels: seconds to compile and load, first and later launches, memory."""
     region, tile = (machine.driver.allocate(0, _BLOCK) for _ in range(2))
     before = machine.driver.free_bytes()
     first, later = [], []
@@ -248,7 +248,7 @@ def host(machine: Machine, waits: int = _WAITS) -> dict[str, Any]:
 def _microseconds(
     driver: _gpu.Driver, call: Callable[[Any], None], threads: int, waits: int
 ) -> float:
-    """Of one call and the wait for its stream, on each of so many threads at once."""
+    """Measure one call and the wait for its stream, on each of so many threads at once."""
     seconds = []
 
     def work() -> None:

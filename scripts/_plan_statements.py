@@ -1,4 +1,4 @@
-"""What the papers state of searches and of plans, and whether ours agree.
+"""Checks the papers' statements on searches and plans against ours.
 
 Each check reads the raw data of table1.py, table2.py, figure11.py, tensoropt.py or tensoropt7.py,
 and lists what was found instead.

@@ -56,7 +56,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """What a script draws.
+    """The contents of a figure.
 
     Attributes:
         name: of its files.

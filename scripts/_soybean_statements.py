@@ -1,4 +1,4 @@
-"""What SoyBean's evaluation states, and whether the simulation agrees.
+"""Checks the statements of SoyBean's evaluation against the simulation.
 
 Each check reads the rows of soybean8.py, soybean9.py or soybean10.py and lists what was found
 instead.

@@ -1,8 +1,8 @@
-"""What the papers state of their measurements, and whether the simulation agrees.
+"""Checks the papers' statements on their measurements against the simulation.
 
 Each statement reads the raw data of a figure's or table's script and says "holds", or what was
-found instead. Those of SoyBean are in _soybean_statements.py, those of searches and plans in
-_plan_statements.py.
+found instead. SoyBean's statements are in _soybean_statements.py, statements on searches and
+plans in _plan_statements.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Rows = dict[tuple[str, str], Mapping[str, Any]]
 HOLDS = "holds"
 DIFFERS, UNKNOWN = "differs", "not measured"
 VERDICTS = (HOLDS, DIFFERS, UNKNOWN)
-# What a check says where the raw data lacks the rows that it needs.
+# A check says this if the raw data lacks the rows that it needs.
 _LACKS = ("not simulated", "not planned", "not measured", "no step")
 SMALL = {"wresnet-50-4", "wresnet-50-6", "wresnet-101-4"}  # all that SmallBatch fits
 TABLE3 = {

@@ -21,7 +21,7 @@ _LONG = re.compile(r"-?\d+\.\d{3,}")
 
 
 def compact(text: str) -> str:
-    """The same picture in fewer lines.
+    """Rewrite a picture in fewer lines.
 
     Args:
         text: an SVG file of matplotlib.

@@ -42,7 +42,7 @@ COLOURS = {
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What a script compares.
+    """The systems and models that a script compares.
 
     Attributes:
         name: of its files, such as "figure8".

@@ -24,7 +24,7 @@ from tofu.config import graph_pass
 from tofu.models import Model, build, create_block, find
 
 FETCHES = ("plain", "multifetch")
-# Those of _simulated_systems.py, which imports mxnet.
+# The names in _simulated_systems.py, which imports mxnet.
 SYSTEMS = ("tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel")
 OPTIMIZERS = {
     "sgd": {"learning_rate": 0.01, "momentum": 0.9},

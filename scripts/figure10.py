@@ -49,7 +49,7 @@ ALGORITHMS = {
     "tofu": "tofu (ours)",
     FOR_TIME: "tofu, for time",
 }
-# What section 7.3 says about Figure 10. The text does not give the heights of its bars.
+# Section 7.3 says this about Figure 10. The text does not give the heights of its bars.
 PAPER = {
     ("rnn-4-8k", "allrow-greedy"): "slowest",
     ("wresnet-152-10", "allrow-greedy"): "out of memory",

@@ -42,7 +42,7 @@ Box = tuple[float, float, float, float]  # left, bottom, width, height
 
 @dataclasses.dataclass(frozen=True)
 class _Tiles:
-    """What is drawn in each worker's colour, and the tiles' edges."""
+    """The boxes in each worker's colour, and the tiles' edges."""
 
     of_worker: list[list[Box]]
     edges: list[Box]

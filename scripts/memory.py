@@ -201,14 +201,14 @@ def _of_program(
 
 
 def serial_bytes(graph: ModelGraph) -> int:
-    """What stock MXNet needs: it differentiates and binds the symbol itself."""
+    """The memory of stock MXNet, which differentiates and binds the symbol itself."""
     weights = _bytes(graph.parameters)
     fixed = (2 + ADAM_STATES) * weights + _bytes(graph.inputs) + _bytes(graph.aux)
     return fixed + _serial_planned_mib(graph, list(graph.parameters)) * MIB
 
 
 def _serial_planned_mib(graph: ModelGraph, wanted: Sequence[str]) -> int:
-    """What MXNet plans for a symbol whose gradients it makes itself."""
+    """The MiB that MXNet plans for a symbol whose gradients it makes itself."""
     variables = {**graph.inputs, **graph.parameters}
     arguments = {name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in variables.items()}
     gradients = {name: mx.nd.empty(variables[name][0]) for name in wanted}

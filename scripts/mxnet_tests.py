@@ -39,7 +39,7 @@ FILES = (
     "test_gluon_save", "test_gluon_contrib", "test_gluon_estimator", "test_gluon_batch_processor",
     "test_gluon_event_handler", "test_loss", "test_optimizer", "test_autograd", "test_numpy_gluon",
 )  # fmt: skip
-# Of these only the tests run that train a block: tofu sees nothing of the others.
+# From these files run only the tests that train a block: tofu sees nothing of the others.
 OPERATOR_FILES = (
     "test_contrib_control_flow", "test_contrib_stes_op", "test_dynamic_shape",
     "test_higher_order_grad", "test_numpy_ndarray", "test_numpy_op", "test_operator",
@@ -102,7 +102,7 @@ class Runner:
     select: str = ""
 
     def kept(self, setting: Setting, what: str, seed: int = SEED) -> dict[str, dict[str, Any]]:
-        """What `run` finds, or found before."""
+        """The outcomes of `run`, read from the file of an earlier run if there is one."""
         width = ", float64" if setting.float64 else ""
         path = self.parts / f"{what}, {setting.name}{width}, seed {seed}.json"
         if self.resume and path.exists():
@@ -118,7 +118,7 @@ class Runner:
     def run(
         self, setting: Setting, what: str, seed: int = SEED, skip: Sequence[str] = ()
     ) -> dict[str, dict[str, Any]]:
-        """What became of each test of a file, or of one test, by its name."""
+        """Run a file of tests, or one test, and return outcomes by the test's name."""
         found: dict[str, dict[str, Any]] = {}
         while True:
             left, ended = self._run_process(setting, what, seed, [*skip, *found])

@@ -73,7 +73,7 @@ def run_all(output: Path, names: Sequence[str], *, smoke: bool) -> dict[str, str
 
 
 def read_texts(folder: Path) -> dict[str, str]:
-    """What the scripts of an earlier run printed, or tables of their raw data."""
+    """The output of each script in an earlier run, or the table of its raw data."""
     found = {}
     for name in SCRIPTS:
         text, raw = folder / f"{name}.txt", folder / f"{name}.json"
@@ -111,7 +111,7 @@ def read_tables(folder: Path, name: str) -> Iterator[tuple[str, str]]:
 
 
 def title_of(name: str) -> str:
-    """What a script makes: "Table 1", "SoyBean, Figure 8"."""
+    """The title of a script's result: "Table 1", "SoyBean, Figure 8"."""
     word, number = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
     if word not in PAPERS:
         return f"{word.capitalize()} {number}"

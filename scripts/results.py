@@ -62,7 +62,7 @@ class Result:
 
     @property
     def command(self) -> list[str]:
-        """What makes it again."""
+        """The command that makes the file again."""
         is_benchmark = self.script.parent.name == "benchmarks"
         output = RESULTS / f"{self.name}.json" if is_benchmark else RESULTS
         return [sys.executable, str(self.script), "--output", str(output)]

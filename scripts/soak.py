@@ -41,7 +41,7 @@ FILLED = 2**26  # the most to write to a file system that should be small
 
 
 class _Use(ctypes.Structure):
-    """What glibc's mallinfo2 returns."""
+    """The result of glibc's mallinfo2."""
 
     _fields_ = tuple((name, ctypes.c_size_t) for name in (*"abcd", "mapped", *"ef", "used", *"gh"))
 

@@ -20,8 +20,8 @@ from tofu.errors import ConfigError
 __all__ = ["LIBRARIES", "check_gpus", "is_gpu_wheel", "preload"]
 
 WHEEL = "mxnet-cu112"
-# What libmxnet.so of that wheel links to -> the package that brings it. A library comes after
-# those that it links to.
+# A library that the wheel's libmxnet.so links to -> the package that brings it. A library comes
+# after the libraries that it links to itself.
 LIBRARIES = {
     "libcudart.so.11.0": "nvidia-cuda-runtime-cu11",
     "libnvrtc.so.11.2": "nvidia-cuda-nvrtc-cu11",

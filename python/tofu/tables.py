@@ -26,7 +26,7 @@ PALETTE = """:root {
   }
 }
 """
-# What pages of tables look like.
+# The style of pages with tables.
 PAGE_STYLE = """body { margin: 0 auto; padding: 1rem 1.25rem 3rem; max-width: 88rem;
   background: var(--back); color: var(--text); font: 15px/1.45 system-ui, sans-serif; }
 h1 { font-size: 1.35rem; overflow-wrap: anywhere; } .wide { overflow-x: auto; }

@@ -151,7 +151,7 @@ SharedPlan WithShares(const TablePlan& plan, const std::vector<std::vector<int>>
                                        {shares, multiple}, time.get())});
 }
 
-// Where pieces along each dimension of a tensor begin and end, in the order of their
+// [dimension][piece]: begin and end of a tensor's pieces, in the order of their
 // numbers.
 std::vector<std::vector<std::pair<int64_t, int64_t>>> TileBounds(
     const Shape& shape, const std::vector<int>& cuts, const std::vector<int>& parts,

@@ -111,8 +111,8 @@ __attribute__((target("avx"))) void CopyWide(char* to, int64_t to_stride,
   }
 }
 
-// The same, bypassing the caches: they could not hold so much anyway, and need not
-// read it first. All rows begin and end at multiples of 32 bytes. The processor does
+// Copies rows and bypasses the caches, which could not hold so much anyway, and need
+// not read it first. All rows begin and end at multiples of 32 bytes. The processor does
 // not prefetch a source across its gaps.
 __attribute__((target("avx"))) void CopyStreaming(char* to, int64_t to_stride,
                                                   const char* from, int64_t from_stride,

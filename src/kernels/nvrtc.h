@@ -21,7 +21,7 @@ class Nvrtc {
   // The one without a path; every call throws if there is none.
   static const Nvrtc& Default();
 
-  // Such as "11.2".
+  // The version of NVRTC, such as "11.2".
   const std::string& version() const { return version_; }
 
   // The target for a device of compute capability `arch` (80 for 8.0): "sm_80" if this

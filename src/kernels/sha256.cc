@@ -69,7 +69,7 @@ std::string Padded(const std::string& text) {
 }  // namespace
 
 std::string Sha256(const std::string& text) {
-  // The same of the square roots of the first 8 primes.
+  // The first 32 bits of the fractions of the square roots of the first 8 primes.
   State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const std::string padded = Padded(text);

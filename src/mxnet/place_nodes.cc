@@ -112,7 +112,8 @@ bool Assign(const void* graph, const Placement& placement) {
   return true;
 }
 
-// The same; false if the graph has no attribute "device", for which MXNet throws.
+// Assign, which also returns false if the graph has no attribute "device", for which
+// MXNet throws.
 bool Assigned(const void* graph, const Placement& placement) {
   try {
     return Assign(graph, placement);

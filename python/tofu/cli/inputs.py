@@ -35,7 +35,7 @@ class _FirstFound(BaseException):
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a script trains.
+    """The graphs that a script trains.
 
     Attributes:
         problems: its graphs.

@@ -52,7 +52,7 @@ def step_section(
     fetch: Optional[str],
     measured: Mapping[str, Any],
 ) -> Section:
-    """What workers do in a step, as simulated and as measured.
+    """The work of each worker in a step, as simulated and as measured.
 
     Args:
         problem: the graph.

@@ -193,7 +193,7 @@ def turning_point(kept: Sequence[Point]) -> Optional[Point]:
 
 
 def changed(before: Point, after: Point) -> str:
-    """How a plan differs from another one of the same net: the tensors that it cuts otherwise."""
+    """Names the tensors that a plan cuts otherwise than another plan of the same net."""
     known = {(tensor.node, tensor.output): tensor.cuts for tensor in before.plan.tensors}
     other = [
         tensor

@@ -138,7 +138,7 @@ class _Chart:
         return self.x(point.held_bytes), self.y(point.cost)
 
     def cost_text(self, cost: float) -> str:
-        """What a plan costs, with its unit."""
+        """A plan's cost with its unit."""
         return format_seconds(cost) if self.is_timed else format_bytes(cost)
 
 
@@ -232,7 +232,7 @@ def _together(chart: _Chart, points: Sequence[Point]) -> list[tuple[_Place, list
 
 
 class _Box(NamedTuple):
-    """Where a label stands: where its text begins, its base line, its width."""
+    """A label's place: the left end of its text, its base line, its width."""
 
     x: float
     y: float

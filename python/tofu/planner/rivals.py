@@ -124,7 +124,7 @@ def _rival_searches(options: SearchOptions) -> dict[str, SearchOptions]:
 
 
 def cuts_of(plan: _core.Plan) -> str:
-    """What tells plans with the same cuts from others."""
+    """A key that two plans share if they cut everything alike."""
     return repr((plan.tensors, [(name, splits) for name, _, splits, _ in plan.operators]))
 
 

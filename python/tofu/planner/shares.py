@@ -30,7 +30,7 @@ _DAMPED = 0.7  # how much of a difference one try makes up for: not everything s
 
 
 def device_speeds(table: _core.StrategyTable, machine: _core.Machine, workers: int) -> list[float]:
-    """How many parts of all operators of a graph each worker's device computes in a second.
+    """Each device's speed: the number of parts of all operators that it computes in a second.
 
     Args:
         table: of the graph.
@@ -99,7 +99,7 @@ def refined_shares(
 
 
 def _corrected(loads: Sequence[float], kinds: Sequence[str], simulation: Simulation) -> list[float]:
-    """What workers should have, given what a step with these loads takes and holds."""
+    """New loads of the workers, from the time and memory of a step with these loads."""
     wanted = [load / sum(loads) for load in loads]
     limits = [
         part * _ROOM * worker["memory_bytes"] / worker["allocated_bytes"]

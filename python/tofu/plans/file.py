@@ -32,10 +32,10 @@ FORMAT = "tofu-plan-file"
 MODULE_FORMAT = "tofu-torch-plan"  # of a PyTorch module's plan
 VERSION = 1
 _ADVICE = "save it again with tofu plan --save"
-# What json.loads raises for a text that is not JSON, or nests too deep.
+# json.loads raises these for a text that is not JSON, or nests too deep.
 _NOT_JSON = (ValueError, RecursionError)
 _DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
-_LONGEST_NAME = 240  # in bytes; what is written first has a few more
+_LONGEST_NAME = 240  # in bytes; the temporary file's name has a few more
 _MODE = 0o666  # of a new file, less the umask
 
 

@@ -130,7 +130,7 @@ def tile_bounds(
     return Parts(parts).bounds(shape, cuts)
 
 
-# What ends a search, and what a reader is told of it.
+# Reasons why a search ended -> the words that say so behind a plan's cost.
 STOPPED = {
     "proven": "",
     "time limit": "; the time limit stopped the search",

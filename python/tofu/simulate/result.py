@@ -46,7 +46,7 @@ class Simulation:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any], machine: _core.Machine, fetch: str) -> Simulation:
-        """What _core.simulate returned, with the memory of the machine's devices."""
+        """Make one from a record of _core.simulate and the memory of the machine's devices."""
         workers = [
             {**worker, "memory_bytes": machine.memory_of(number)}
             for number, worker in enumerate(record["workers"])

@@ -94,7 +94,7 @@ class Region:
 
 
 class Transfers:
-    """What one worker sends, receives and assembles in an exchange.
+    """One worker's part in an exchange: it sends, receives and assembles.
 
     Args:
         regions: the regions of all workers, in the same order everywhere.

@@ -118,7 +118,7 @@ class NamedNumbers:
                 raise GraphError(f"{module}: what forward does depends on the values of sizes")
 
     def _decisions(self) -> list[Any]:
-        """What the trace takes for true."""
+        """The conditions under which the trace holds."""
         same = [sympy.Eq(one, other) for one, other in self._env.replacements.items()]
         return [*(guard.expr for guard in self._env.guards), *same]
 

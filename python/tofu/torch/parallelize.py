@@ -332,7 +332,7 @@ class _Runner:
         return others, None if any_floats else floats
 
     def _described(self, args: Any, kwargs: Any) -> tuple[Any, tuple[str, ...]]:
-        """What a trace depends on, shapes apart, and floats, on which it may not depend."""
+        """Properties of a call that select its trace, and its floats, which must not select one."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         what = tuple(
             (x.ndim, x.dtype, x.requires_grad)
@@ -434,7 +434,7 @@ class _Runner:
 
 
 def _identity(traced: Traced) -> str:
-    """What ranks must have alike: the graph, and tensors that are attributes of modules."""
+    """A key of the graph and of the modules' attributes, which all ranks must have alike."""
     constants = [checksum(v.value) for v in traced.variables if v.kind == "constant"]
     return f"{training_graph(traced).hash}/{constants}"
 

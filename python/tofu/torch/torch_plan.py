@@ -28,8 +28,8 @@ __all__ = ["MOST_DIVIDED", "TorchPlan", "placements_text", "read_plan"]
 # that of a Llama of 32 layers takes half a minute for 64. Plans for more ranks are not divided to
 # count what they fetch and hold, only to run.
 MOST_DIVIDED = 16
-# What a rank may hold longer for regions that it needs again: of a GPT of 4 layers on 4 ranks, it
-# receives 6 % less with it.
+# A rank may hold regions longer that it needs again, up to so many bytes and one part in so many of
+# its memory. With a GPT of 4 layers on 4 ranks, each receives 6 % less.
 _KEPT_BYTES, _KEPT_SHARE = 4 << 20, 16
 
 _WHOLE_SHOWN = 5  # of the operators that every rank computes whole
@@ -184,7 +184,7 @@ class TorchPlan:
         return "\n".join(lines) + "\n"
 
     def _whole_lines(self, everything: bool) -> list[str]:
-        """What every rank computes whole, and the bytes of it, which more ranks do not lower."""
+        """Lines on what every rank computes whole, whose bytes more ranks do not lower."""
         nodes = [node for node in self.graph.nodes if node.name in self.splits]
         works = {node.name: node_work(node) for node in nodes}
         cut = {name for name, cuts in self.splits.items() if any(each is not None for each in cuts)}

@@ -24,8 +24,8 @@ std::string WorkerContext(int worker);
 // fetch may read it on another worker (remote_views.h).
 bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype);
 
-// The same for an output of `op`: convolutions leave their gradients of weight and bias
-// in the plain layout.
+// Whether `op` surely leaves this output in the plain layout: convolutions do with their
+// gradients of weight and bias.
 bool LeavesPlain(const std::string& op, int output);
 
 constexpr char kCopyOp[] = "_copy";

@@ -51,7 +51,7 @@ struct BoundGraph {
 };
 
 BoundGraph OrderAsBound(Graph graph, const std::vector<int>& workers);
-// The same in an order that is known.
+// As OrderAsBound, in an order that is known.
 BoundGraph InOrder(Graph graph, const BoundOrder& order);
 
 // A copy with all that the order and the sizes of tensors depend on, without most

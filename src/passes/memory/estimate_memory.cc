@@ -179,7 +179,7 @@ class MemoryEstimator {
   WorkerBytes memory_;
 };
 
-// Of each step the part with the largest share, else the first one.
+// Per step, the part with the largest share, or part 0 if all are equal.
 std::vector<int> FullestDigits(const Plan& plan) {
   std::vector<int> digits;
   for (size_t step = 0; step < plan.parts.size(); ++step) {

@@ -43,7 +43,8 @@ std::vector<int> Cuts(const ForwardRow& row) {
   for (int place = 1; place < end; ++place) inner.push_back(place);
   if (static_cast<int>(inner.size()) > kMostCuts) {
     const std::vector<int64_t> crossing = CrossingBytes(row);
-    // Of places that equally many bytes cross, the first: the end of a layer is sooner.
+    // Among places that equally many bytes cross the order stays: the first ends a layer
+    // sooner.
     std::stable_sort(inner.begin(), inner.end(),
                      [&](int a, int b) { return crossing[a] < crossing[b]; });
     const int64_t most = crossing[inner[kMostCuts]];
@@ -53,7 +54,7 @@ std::vector<int> Cuts(const ForwardRow& row) {
       if (crossing[place] < most) chosen.push_back(place);
       if (crossing[place] == most) equal.push_back(place);
     }
-    // Of the places that tie for the last cuts, takes some from everywhere.
+    // Takes the last cuts evenly from the places that tie for them.
     const size_t left = kMostCuts - chosen.size();
     for (size_t i = 0; i < left; ++i) chosen.push_back(equal[i * equal.size() / left]);
     inner = std::move(chosen);

@@ -94,6 +94,7 @@ def run(folder, command):
         for name, value in os.environ.items()
         if not name.startswith("TOFU_") and name != "MXNET_GRAPH_PASS"
     }
+    environ["TOFU_CACHE"] = "0"  # an earlier run's plans would be told of
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         environ[name] = value

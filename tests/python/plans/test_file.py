@@ -110,6 +110,15 @@ def test_binary_and_absent_files_are_refused(tmp_path):
         plan_file.read(tmp_path / "absent")
 
 
+@pytest.mark.parametrize("plan", [{}, {"plan": {}}, {"plan": {"format": "tofu-plan"}}])
+def test_a_damaged_plan_of_a_module_is_refused(tmp_path, plan):
+    path = tmp_path / "module.json"
+    path.write_text(json.dumps({"format": plan_file.MODULE_FORMAT, **plan}))
+    with pytest.raises(ConfigError, match="damaged") as error:
+        plan_file.read_saved(path)
+    assert str(error.value).startswith(str(path))
+
+
 def test_other_files_are_not_overwritten(plan, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("print()")

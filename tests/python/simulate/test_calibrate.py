@@ -49,6 +49,14 @@ def test_calls_of_equal_flops_take_longer_with_more_bytes() -> None:
         assert found == pytest.approx(flops / 1e9 + size / 1e8, rel=0.35)
 
 
+def test_a_call_does_not_predict_itself() -> None:
+    works = [(f, b) for f in (1e6, 1e8) for b in (1e4, 1e6)]
+    measured = [Measured("dot", ("product", f, b), f / 1e9 + 16 * b / 1e9) for f, b in works]
+    # Two calls nearly alike. Predicted by themselves, the other four would not count.
+    measured += [Measured("dot", ("product", 1e7, size), 1e-2) for size in (1e5, 1.5e5)]
+    assert entry(measured, "product", "dot")["flops_per_byte"] == 4.0
+
+
 def test_operators_of_a_kind_share_what_is_known_of_others() -> None:
     measured = [
         Measured("dot", ("product", 1e6, 1e4), 1e-3),

@@ -1,5 +1,7 @@
 """Simulated steps of nets whose random numbers another executor draws first."""
 
+import json
+
 import pytest
 
 from tofu import _core
@@ -7,6 +9,8 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.models import build, find
 from tofu.plans.machine_files import read_machine
 from tofu.simulate.simulation import simulate_graph, simulate_plan, step_graphs
+
+from ..equality.mixed_machine import mixed_machine
 
 MACHINE = read_machine("p3.16xlarge")
 
@@ -56,3 +60,13 @@ def test_updates_are_simulated_where_random_numbers_are_drawn_first():
 
 def test_a_net_without_random_numbers_has_one_executor():
     assert len(step_graphs(plan_of("mlp", 2), MACHINE, fetch="plain")) == 1
+
+
+@pytest.mark.parametrize(("memory", "fits"), [(1 << 34, True), (1 << 10, False)])
+def test_every_worker_has_to_fit_its_own_device(tmp_path, memory, fits):
+    path = tmp_path / "mixed.json"
+    path.write_text(json.dumps(mixed_machine(1, memory=memory)))
+    machine = read_machine(str(path))
+    found = simulate_plan(plan_of("mlp", 2), machine, fetch="plain")
+    assert [each["memory_bytes"] for each in found.workers] == [machine.memory_of(0), memory]
+    assert found.fits is fits

@@ -26,7 +26,7 @@ from tofu.mx.nnvm import symbol_text
 
 __all__ = ["call"]
 
-# What a recorded graph has besides the operators of the script: variables, partitioned
+# Nodes of a recorded graph that are no operators of the script: variables, partitioned
 # computations, and the copies that gather and divide.
 _NOT_OPERATORS = frozenset(("null", "_CustomFunction", "_copy"))
 

@@ -90,8 +90,8 @@ class Known:
         return any(found.partitioned is not None for found in self.traces)
 
 
-# What a first call compares: results if the graph draws no random numbers, a prediction's results
-# if it draws them only in training, or else shapes and types.
+# A first call compares results if the graph draws no random numbers, a prediction's results if it
+# draws them only in training, or else shapes and types.
 _VALUES, _PREDICTIONS, _SHAPES = "values", "predictions", "shapes"
 
 

@@ -195,7 +195,7 @@ class Cluster:
         with self.watchdog.waiting("the other processes to end", limited=False):
             self.kvstore._barrier()
         self.watchdog.stop()
-        # Where the script still holds the kvstore when Python ends, MXNet would abort. All
+        # If the script still held the kvstore when Python ends, MXNet would abort. All
         # processes say goodbye now; one that dies at this moment must not keep the others.
         last = threading.Timer(
             _GOODBYE_S, heartbeats.give_up, [f"{self.watchdog.name}: the others do not end"]

@@ -1,4 +1,4 @@
-"""What a run tells of the blocks that it partitioned: a line when the script's call returns."""
+"""Reports each block that a run partitioned, in a line when the script's call returns."""
 
 from __future__ import annotations
 

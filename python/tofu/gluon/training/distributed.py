@@ -341,7 +341,7 @@ def _gradients(parameter: Any) -> list[Any]:
 def _ways(
     own: _Connection, slot: _Slot, parameter: Any, arrays: Sequence[Any], targets: Sequence[Any]
 ) -> tuple[list[Any], list[list[Any]], Callable[[], Any]]:
-    """How tiles come to the servers, and the results to tiles.
+    """Arrays to send a parameter's tiles to the servers, and to receive the results.
 
     Returns:
         The array to send under each key; those to receive it; and what to call then.

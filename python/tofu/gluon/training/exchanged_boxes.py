@@ -21,7 +21,7 @@ __all__ = ["Described", "check_same", "common_boxes", "packed", "unpacked"]
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """What a process tells the others before they exchange parameters.
+    """A process's description of its parameters, which the others read before an exchange.
 
     Attributes:
         facts: what has to be the same in all processes, by name.

@@ -97,7 +97,7 @@ class Gradients:
         self._lender: Any = None
         self._is_gone = False
         self._is_kept = False
-        # Of the backward call in progress: the parts delivered so far, and the marks before it.
+        # The backward call in progress has delivered these parts; the marks are from before it.
         self._parts: list[_Part] = []
         self._marks = [False] * len(home)
 

@@ -76,7 +76,7 @@ class _Divided:
         return parts
 
     def gradients(self) -> list[Any]:
-        """The same parts of the gradient, to read."""
+        """The gradient's part of each worker, to read."""
         parts: list[Any] = self.parameter._tofu.gradients.to_update()
         return parts
 

@@ -170,7 +170,7 @@ def _tensors(plans: Sequence[Plan], names: _Numbers, layers: _Numbers) -> dict[s
 def _begins(
     plan: Plan, number: int, tensors: Mapping[str, Any]
 ) -> dict[str, list[Optional[list[int]]]]:
-    """Where the pieces of a dimension begin, None if they are equal, by "SHAPE:CUTS"."""
+    """First indices of the pieces of each dimension, None if they are equal, by "SHAPE:CUTS"."""
     found: dict[str, list[Optional[list[int]]]] = {}
     for shape, cuts in set(zip(tensors["shape"][number], tensors["cuts"][number])):
         if shape == _NONE:

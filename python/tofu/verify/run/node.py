@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-# What MXNet prints when an operator written in Python raises; its own error does not say it.
+# MXNet prints this when an operator written in Python raises; its own error does not say it.
 _OF_PYTHON = re.compile(r"Error in CustomOp\.\w+: (.*)", re.DOTALL)
 _ERRORS = 16  # of operators that were under way when one failed
 # Settings that keep MXNet from rewriting a graph when it binds it: its rewrites lose control

@@ -237,6 +237,13 @@ TEST(MeshLayout, LocalSearchFindsNoWorseThanDataParallelism) {
   EXPECT_EQ(plan.total_bytes(), Recount(example.graph(), example.table(), plan));
 }
 
+// A change of layout is priced with the operators' new splits. With their old ones, the
+// search stops at 602,112 bytes.
+TEST(MeshLayout, LocalSearchAlternatesTheCutsOfWideLayers) {
+  ExampleGraph example = Mlp(8, 96, 16);
+  EXPECT_LE(MeshPlan(&example, 8).total_bytes(), 380928);
+}
+
 TEST(MeshLayout, PinsStay) {
   ExampleGraph example = Mlp(96, 48, 2);
   PlanOptions options;

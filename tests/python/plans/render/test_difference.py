@@ -3,7 +3,7 @@
 import json
 
 from tofu.plans import Plan
-from tofu.plans.render.difference import render_difference
+from tofu.plans.render.difference import differ, render_difference
 
 from ..documents import document
 
@@ -29,3 +29,10 @@ def test_layers_that_fetch_more_or_less_are_listed_the_largest_change_first():
         ["dense1", "500", "bytes", "200", "bytes", "-300", "bytes"],
     ]
     assert lines[start + 5] == ""
+
+
+def test_plans_that_split_an_operator_differently_differ():
+    first, second = planned(dense0=100, dense1=200), planned(dense0=200, dense1=100)
+    assert (first.tensors, first.total_bytes) == (second.tensors, second.total_bytes)
+    assert differ(first, second)
+    assert not differ(first, planned(dense0=100, dense1=200))

@@ -102,6 +102,25 @@ def test_what_is_cut_alike_is_counted():
     assert section.reason.endswith("2 more tensors are cut alike with it.")
 
 
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (900, "split along i would fetch 100 less; the search mode"),
+        (1000, "split along i would fetch the same."),
+        (1300, "the next best, split along i, would fetch 300 more."),
+    ],
+)
+def test_reason_of_a_split(other, expected):
+    def split(variable, fetched):
+        return {"variable": variable, "bytes": fetched, "inputs": [], "outputs": []}
+
+    ways = [split("b", 1000), split("i", other), split(None, 0)]
+    step = {"parts": 2, "chosen": "b", "strategies": ways}
+    operator = {"name": "fc", "op": "FullyConnected", "steps": [step], "variables": {}}
+    document = {**tensor([way(0, 1000)]), "operator": operator}
+    assert expected in read(json.dumps(document)).sections[-1].reason
+
+
 def test_text_marks_what_was_chosen():
     text = read(json.dumps(tensor([way(0, 1000), way(1, 4000, 3500)]))).to_text()
     assert "Tensor w (8x6 float32), step 1 of 1, in 2 parts: dimension 0\n" in text

@@ -29,7 +29,7 @@ def mean(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 
 @BEFORE.lowering("_npi_mean", reason=_OWN_COUNT)
 def numpy_mean(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The same for NumPy's operator."""
+    """Lower NumPy's mean as `mean` is lowered."""
     if node.attrs.get("dtype", "None") != "None":
         return None
     return _mean(node, build, "_np_sum", ("axis", "keepdims"), "_npi_multiply_scalar", is_int=False)
