@@ -32,7 +32,7 @@ from tofu.mx.graphs.lower.fused_norm import refined
 from tofu.planner.search import plan_refined
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.layers import layer_of
-from tofu.simulate.result import Simulation
+from tofu.simulate.simulated_step import Simulation
 from tofu.simulate.simulation import simulate_graph, simulate_plan, step_graph
 
 __all__ = [

@@ -37,7 +37,7 @@ from .shares import Shares, device_speeds, refined_shares
 from .time_model import time_model
 
 if TYPE_CHECKING:
-    from tofu.simulate.result import Simulation
+    from tofu.simulate.simulated_step import Simulation
 
 __all__ = [
     "BY_SPEED",

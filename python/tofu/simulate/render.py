@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from tofu.plans.plan import format_bytes, format_seconds
 from tofu.tables import table
 
-from .result import Simulation
+from .simulated_step import Simulation
 
 __all__ = ["render_json", "render_text"]
 

@@ -230,8 +230,6 @@ def test_a_base_name_stands_once() -> None:
     known: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         folder = path.parent.relative_to(PACKAGE).as_posix()
-        if (folder, path.stem) == ("planner", "program"):
-            continue  # to be removed once it has a name that mx/run/program does not have
         if path.stem != "__init__" and folder not in ("cli", "plans/render"):
             known.setdefault(path.stem, []).append(folder)
     assert {name: folders for name, folders in known.items() if len(folders) > 1} == {}
