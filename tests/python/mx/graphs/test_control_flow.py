@@ -99,10 +99,24 @@ def test_what_depends_on_values_is_whole_and_the_rest_is_not():
     assert undescribed == {"_cond": reason, "_backward_cond": reason}
 
 
+def recurrent():
+    """An RNN with dropout between its layers, over one sample of four steps."""
+    shapes = {"parameters": (48,), "state": (2, 1, 3)}
+    zeros = {name: sym.zeros(shape) for name, shape in shapes.items()}
+    data = sym.expand_dims(X, 1)
+    out = sym.RNN(data, **zeros, mode="rnn_tanh", state_size=3, num_layers=2, p=0.5)
+    return sym.reshape(out, shape=(4, 3))
+
+
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("branch", "message"),
     [
         (lambda: chosen(lambda: sym.Dropout(X)), "Dropout inside of it may draw random numbers"),
+        (lambda: chosen(recurrent), "RNN inside of it may draw random numbers"),
+        (
+            lambda: chosen(lambda: sym.LeakyReLU(X, act_type="rrelu")[0]),
+            "LeakyReLU inside of it may",
+        ),
         (
             lambda: chosen(lambda: X + sym.random.normal(shape=(4, 3))),
             "_random_normal inside of it may draw",
@@ -110,6 +124,6 @@ def test_what_depends_on_values_is_whole_and_the_rest_is_not():
         (lambda: chosen(lambda: sym.ones((4, 3))), "one of its functions reads no tensor"),
     ],
 )
-def test_what_a_branch_cannot_hold(make, message):
+def test_what_a_branch_cannot_hold(branch, message):
     with pytest.raises(GraphError, match=rf"^node '_cond\d+' \(_cond\): .*{message}"):
-        built(sym.dot(make(), W))
+        built(sym.dot(branch(), W))

@@ -64,3 +64,40 @@ def test_the_gradient_of_an_output_that_nothing_reads_is_zeros(used):
     assert found.keys() == own.keys() == PARAMETERS.keys()
     for name, gradient in found.items():
         np.testing.assert_allclose(gradient, own[name], rtol=1e-6, err_msg=name)
+
+
+class Weighted(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        weights, x = in_data
+        self.assign(out_data[0], req[0], x * weights.astype(x.dtype))
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        weights, x = in_data
+        self.assign(in_grad[0], req[0], mx.nd.zeros_like(weights))
+        self.assign(in_grad[1], req[1], out_grad[0] * weights.astype(x.dtype))
+
+
+@mx.operator.register("test_weighted")
+class WeightedProp(mx.operator.CustomOpProp):
+    """Multiplies by whole numbers. MXNet's default is the first input's type for all outputs."""
+
+    def list_arguments(self):
+        return ["weights", "x"]
+
+    def infer_shape(self, in_shape):
+        return in_shape, [in_shape[0]], []
+
+    def infer_type(self, in_type):
+        return in_type, [in_type[1]], []
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return Weighted()
+
+
+def test_outputs_of_a_custom_operator_keep_their_types():
+    x, weights = PARAMETERS["x"], mx.nd.arange(12, dtype="int32").reshape((3, 4))
+    symbol = mx.sym.Custom(mx.sym.var("weights"), mx.sym.var("x"), op_type="test_weighted")
+    (found,), gradients, _ = train(symbol, {"weights": weights}, {"x": x})
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, x.asnumpy() * weights.asnumpy(), rtol=1e-6)
+    np.testing.assert_allclose(gradients["x"], weights.asnumpy())

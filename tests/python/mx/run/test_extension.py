@@ -166,6 +166,26 @@ def test_graphs_are_placed_here():
     assert not is_placed(), "no graph was bound"
 
 
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        ([("x", 0), ("y", 1)], True),
+        ([("x", 1), ("y", 1)], False),  # x is an array of the first context
+        ([("x", 0)], False),
+    ],
+)
+def test_a_graph_is_placed_if_every_array_stays_where_it_is(devices, expected):
+    groups = {"a": mx.cpu(0), "b": mx.cpu(1)}
+    with mx.AttrScope(ctx_group="a"):
+        x = mx.sym.var("x")
+    with mx.AttrScope(ctx_group="b"):
+        y = mx.sym.relu(x, name="y")
+    with extension.placed(devices) as is_placed:
+        bound = y.bind(mx.cpu(1), {"x": mx.nd.ones((3,), groups["a"])}, group2ctx=groups)
+    assert is_placed() is expected
+    assert ("_CrossDeviceCopy" in bound.debug_str()) is not expected
+
+
 def test_operators_hold_no_resource_of_mxnet():
     # A second call, as after a failed load, finds them freed already.
     assert extension.free_operators(extension._library, find_lib_path()[0]) is None
