@@ -16,6 +16,8 @@ from tofu.plans import SearchOptions
 from tofu.plans.machine_files import read_machine
 from tofu.simulate.simulation import simulate_plan
 
+from ..plans.render.pages import Page
+
 GIVEN = ["--workers=2", "--memory=estimate", "--batch-size=64", "--machine=p2.8xlarge"]
 
 
@@ -87,3 +89,12 @@ def test_a_measured_step_that_cannot_be_read(capsys):
     assert plan(*GIVEN, "--format=html", "--measured=/nonexistent") == 2
     told = capsys.readouterr().err
     assert told == "tofu: --measured /nonexistent: cannot be read (No such file or directory)\n"
+
+
+def test_the_page_has_the_command_that_makes_its_plan(capsys):
+    assert plan("--workers=2", "--memory=estimate", "--batch-size=64", "--format=html") == 0
+    before, after = Page(capsys.readouterr().out).data["command"]
+    assert before.split()[:2] == ["tofu", "plan"] and after == "mlp"
+    assert {"--workers 2", "--batch-size 64"} <= {
+        " ".join(pair) for pair in zip(before.split(), before.split()[1:])
+    }
