@@ -12,6 +12,7 @@ from torch import nn
 
 import tofu.torch
 from tofu.errors import GraphError, PlanError
+from tofu.torch.module_state import ModuleState
 
 from .ranks import on_ranks
 
@@ -83,3 +84,15 @@ class Held:
 def test_one_in_an_object_is_a_clear_error() -> None:
     with pytest.raises(GraphError, match="Scaled: cannot be copied to be traced"):
         tofu.torch.plan(Scaled(Held()), (torch.ones(4, 4),), mesh=(2,))
+
+
+def test_one_from_inference_mode_counts_by_itself() -> None:
+    """Torch counts no writes to such tensors, and raises where they are asked for."""
+    module = nn.Linear(4, 4)
+    with torch.inference_mode():
+        module.mask = torch.ones(4)
+    state = ModuleState(module)
+    first = state.number()
+    assert state.number() == first
+    module.mask = torch.ones(4)
+    assert state.number() != first
