@@ -105,15 +105,15 @@ def _hash(texts: Iterable[str]) -> str:
 
 def _make_room(folder: Path) -> None:
     """Remove the files that were not used for longest, if all take too much."""
-    found = []
+    files = []
     for entry in os.scandir(folder):
         with contextlib.suppress(OSError):  # another process has removed it
             status = entry.stat(follow_symlinks=False)
-            found.append((status.st_mtime_ns, status.st_size, entry.path))
-    total = sum(size for _, size, _ in found)
+            files.append((status.st_mtime_ns, status.st_size, entry.path))
+    total = sum(size for _, size, _ in files)
     if total <= MOST_BYTES:
         return
-    for _, size, path in sorted(found):
+    for _, size, path in sorted(files):
         if total <= _KEPT_SHARE * MOST_BYTES:
             return
         with contextlib.suppress(OSError):

@@ -80,8 +80,8 @@ def table_document(
     kept = None if restrict is not None or not _are_shipped(calls) else _key(calls, numbers)
     text = file_cache.find(_KIND, kept) if kept is not None else None
     if text is not None:
-        found: tuple[str, dict[str, str]] = tuple(json.loads(text))
-        return found
+        document: tuple[str, dict[str, str]] = tuple(json.loads(text))
+        return document
     begin = time.process_time()
     made = _made(calls, numbers, restrict)
     if kept is not None and time.process_time() - begin >= _WORTH_KEEPING_S:

@@ -38,10 +38,10 @@ def compare_module(
     frontiers: Any = torch_module("module_frontier", _WHO)
     model, args, kwargs = torch_module("loading", _WHO).load(target)
     traced = torch_module("module_trace", _WHO).trace(model, args, kwargs)
-    found: list[Alternative] = []
+    alternatives: list[Alternative] = []
     for mesh in sizes:
         prepared = planning.planning_of(
             traced, mesh, optimizer=optimizer, options=options, name=target
         )
-        found += frontiers.compared(prepared, modes, objectives, exact=exact)
-    return found
+        alternatives += frontiers.compared(prepared, modes, objectives, exact=exact)
+    return alternatives

@@ -178,7 +178,7 @@ def _batches(opened: Target, report: Report) -> Iterator[tuple[int, int]]:
         for each in useful:
             yield each.workers, extrapolated_batch(each, batch, report.optimizer, limit)
         return
-    found = largest_batches(
+    largest = largest_batches(
         opened.problem,
         useful,
         batch,
@@ -186,7 +186,7 @@ def _batches(opened: Target, report: Report) -> Iterator[tuple[int, int]]:
         limit_bytes=limit,
         exact=report.exact,
     )
-    yield from ((workers, fit.batch) for workers, fit in found)
+    yield from ((workers, fit.batch) for workers, fit in largest)
 
 
 # --- printing -----------------------------------------------------------------------------------

@@ -225,14 +225,14 @@ def _lead(kept: Sequence[Point], points: Sequence[Point]) -> str:
     """The first sentence of the page."""
     ends = [(format_bytes(point.held_bytes), _cost_text(point)) for point in (kept[0], kept[-1])]
     over = f"over {kept[0].plan.workers} workers"
-    found = f"One plan {over} has the least of both: {ends[0][0]} on a worker and {ends[0][1]}."
+    sentence = f"One plan {over} has the least of both: {ends[0][0]} on a worker and {ends[0][1]}."
     if len(kept) > 1:
-        found = (
+        sentence = (
             f"{len(kept)} plans {over}, each of which holds less or costs less than any other: "
             f"from {ends[0][0]} on a worker and {ends[0][1]} to {ends[1][0]} and {ends[1][1]}."
         )
     is_complete = any(point.is_proven for point in points)
-    return found + f" {_COMPLETE.capitalize()}." * is_complete
+    return sentence + f" {_COMPLETE.capitalize()}." * is_complete
 
 
 def _cost_text(point: Point) -> str:

@@ -97,8 +97,8 @@ class _Axis:
 
     def ticks(self) -> list[float]:
         """Round values between the ends, a handful."""
-        found = list(self._log_ticks() if self._is_log else self._even_ticks())
-        return found[:: math.ceil(len(found) / _TICKS)]
+        values = list(self._log_ticks() if self._is_log else self._even_ticks())
+        return values[:: math.ceil(len(values) / _TICKS)]
 
     def _unit(self, value: float) -> float:
         """The unit in which a value is written."""
@@ -220,15 +220,15 @@ def _labels(
 
 def _together(chart: _Chart, points: Sequence[Point]) -> list[tuple[_Place, list[str]]]:
     """Dots with the names of all plans whose dots cannot be told from them."""
-    found: list[tuple[_Place, list[str]]] = []
+    dots: list[tuple[_Place, list[str]]] = []
     for point in points:
         x, y = chart.place(point)
-        near = [names for (a, b), names in found if abs(a - x) < _DOT and abs(b - y) < _DOT]
+        near = [names for (a, b), names in dots if abs(a - x) < _DOT and abs(b - y) < _DOT]
         if near:
             near[0].append(point.name)
         else:
-            found.append(((x, y), [point.name]))
-    return found
+            dots.append(((x, y), [point.name]))
+    return dots
 
 
 class _Box(NamedTuple):

@@ -101,14 +101,14 @@ def fast_rivals(
     if options.mode != MODES[0] or options.memory_limit_bytes is not None:
         return {}
     seen = {cuts_of(plan): plan for plan in own}
-    found: dict[str, tuple[_core.Plan, SearchOptions]] = {}
+    searched: dict[str, tuple[_core.Plan, SearchOptions]] = {}
     for name, rival in _rival_searches(options).items():
         with contextlib.suppress(PlanError):  # the mode cannot obey the pins
             plan = plan_of(rival)
             if seen.setdefault(cuts_of(plan), plan) is plan:
-                found[name] = plan, rival
+                searched[name] = plan, rival
     most = _NEAR * min(map(_predicted_ns, seen.values()))
-    near = {name: each for name, each in found.items() if _predicted_ns(each[0]) <= most}
+    near = {name: each for name, each in searched.items() if _predicted_ns(each[0]) <= most}
     return dict(sorted(near.items(), key=lambda item: _predicted_ns(item[1][0]))[:_MOST])
 
 

@@ -298,13 +298,13 @@ def with_shares(equal: Searched, fetch: Optional[str] = None) -> Optional[Search
         return None
     machine, table = read_machine(equal.options.machine), equal.problem.table
     model = time_model(table, equal.options.machine)
-    found: list[Searched] = []
+    simulated: list[Searched] = []
 
     def simulate(shares: Shares) -> Simulation:
         multiple = equal.plan.tile_multiple
         plan = equal.plan.with_shares(shares=shares, multiple=multiple, time=model)
         simulation = _simulated(plan, machine, fetch or default_fetch(machine))
-        found.append(dataclasses.replace(equal, plan=plan, simulation=simulation))
+        simulated.append(dataclasses.replace(equal, plan=plan, simulation=simulation))
         return simulation
 
     workers = equal.problem.workers
@@ -312,7 +312,7 @@ def with_shares(equal: Searched, fetch: Optional[str] = None) -> Optional[Search
     speeds = device_speeds(table, machine, workers)
     for _ in refined_shares(equal.plan.parts, kinds, speeds, simulate):
         pass
-    return min(found, key=_slowness, default=None)
+    return min(simulated, key=_slowness, default=None)
 
 
 def _may_share(options: SearchOptions) -> bool:

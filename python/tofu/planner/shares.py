@@ -100,16 +100,16 @@ def refined_shares(
 
 def _corrected(loads: Sequence[float], kinds: Sequence[str], simulation: Simulation) -> list[float]:
     """New loads of the workers, from the time and memory of a step with these loads."""
-    wanted = [load / sum(loads) for load in loads]
+    parts = [load / sum(loads) for load in loads]
     limits = [
         part * _ROOM * worker["memory_bytes"] / worker["allocated_bytes"]
-        for part, worker in zip(wanted, simulation.workers)
+        for part, worker in zip(parts, simulation.workers)
     ]
     if simulation.fits:
         busy = [max(worker["seconds"]["compute"], 1e-12) for worker in simulation.workers]
         mean = sum(busy) / len(busy)
-        wanted = [part * (mean / seconds) ** _DAMPED for part, seconds in zip(wanted, busy)]
-    return _within(_least_of(kinds, wanted), _least_of(kinds, limits))
+        parts = [part * (mean / seconds) ** _DAMPED for part, seconds in zip(parts, busy)]
+    return _within(_least_of(kinds, parts), _least_of(kinds, limits))
 
 
 def _least_of(kinds: Sequence[str], values: Sequence[float]) -> list[float]:

@@ -130,16 +130,16 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
     with _no_autocast(program):
         gradients = program.backward(saved, tangents, call.seed, call.floats)
     heads = program.graph.gradients
-    wanted = [
+    needed = [
         (k, name, boxes)
         for k, (name, boxes) in enumerate(zip(call.names, call.boxes))
         if name in gradients
     ]
     moved = program.moved(
-        [(gradients[name], heads[name].layout.boxes, boxes) for _, name, boxes in wanted]
+        [(gradients[name], heads[name].layout.boxes, boxes) for _, name, boxes in needed]
     )
     results: list[Any] = [None] * len(call.names)
-    for (k, _, _), gradient in zip(wanted, moved):
+    for (k, _, _), gradient in zip(needed, moved):
         results[k] = gradient
     return results
 

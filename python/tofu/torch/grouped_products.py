@@ -74,11 +74,13 @@ def _fallback_backward(data: Tensor, weight: Tensor, ends: Tensor, grad: Tensor)
 
 def decompositions() -> Mapping[Any, Any]:
     """Hugging Face's operators -> these, once the script has imported them."""
-    found = {
+    replacements = {
         "grouped_mm_fallback": _fallback,
         "grouped_mm_fallback_backward": _fallback_backward,
     }
     theirs = torch.ops.transformers
     return {
-        getattr(theirs, name).default: made for name, made in found.items() if hasattr(theirs, name)
+        getattr(theirs, name).default: made
+        for name, made in replacements.items()
+        if hasattr(theirs, name)
     }

@@ -68,9 +68,9 @@ def trained(target: str, mesh: tuple[int, ...], steps: int, plan: Optional[str] 
         except multiprocessing.ProcessException as error:
             last = str(error).strip().splitlines()[-1]
             raise ConfigError(f"tofu check {target}: it does not run: {last}") from error
-        found = [tuple(_read(Path(folder) / f"{name}{k}.npz") for k in range(2)) for name in _TYPES]
-    drawn = [bool(each.pop(_RANDOM)) for both in found for each in both]
-    (single, double) = found
+        runs = [tuple(_read(Path(folder) / f"{name}{k}.npz") for k in range(2)) for name in _TYPES]
+    drawn = [bool(each.pop(_RANDOM)) for both in runs for each in both]
+    (single, double) = runs
     return Runs((single[0], single[1]), (double[0], double[1]), any(drawn))
 
 

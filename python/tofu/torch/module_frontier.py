@@ -59,7 +59,7 @@ def compared(
         objectives: what to minimise, some of config.OBJECTIVES.
         exact: whether to count the memory of a rank's program; else use the search's estimate.
     """
-    found = compare(
+    alternatives = compare(
         lambda _: planning.problem,
         workers=(planning.problem.workers,),
         modes=modes,
@@ -67,7 +67,7 @@ def compared(
         options=planning.options,
         measure=measure_of(planning, exact=exact),
     )
-    return (dataclasses.replace(each, mesh=planning.mesh) for each in found)
+    return (dataclasses.replace(each, mesh=planning.mesh) for each in alternatives)
 
 
 def measure_of(planning: Planning, *, exact: bool) -> Measure:

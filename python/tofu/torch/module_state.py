@@ -71,8 +71,8 @@ class ModuleState:
         if not self._unchanged():
             self.tensors = dict(self._model.named_parameters())
             self.tensors.update(self._model.named_buffers())
-            found = self._model.get_submodule
-            ignored = {(id(vars(found(where))), name) for where, name in self.ignored}
+            submodule = self._model.get_submodule
+            ignored = {(id(vars(submodule(where))), name) for where, name in self.ignored}
             reading = _Reading(self.tensors.values(), ignored)
             state = reading.frozen(self._model, 0)
             self._unchanged = reading.unchanged

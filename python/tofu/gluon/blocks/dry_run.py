@@ -166,8 +166,8 @@ class _Zeros:
         """Zeros on a device. A CPU has no memory for them before something is written."""
         numpy = mx.util.is_np_array()
         if ctx != mx.cpu():
-            make = mx.np.zeros if numpy else nd.zeros
-            return make(self._shape, dtype=self._dtype, ctx=ctx)
+            zeros_of = mx.np.zeros if numpy else nd.zeros
+            return zeros_of(self._shape, dtype=self._dtype, ctx=ctx)
         zeros = np.zeros(self._shape, self._dtype)
         return nd.from_numpy(zeros, array_cls=mx.np.ndarray if numpy else nd.NDArray)
 

@@ -125,10 +125,10 @@ class BlockPrograms(Programs[tuple[Compiled, Optional[Footprint]]]):
         doing = "reading the plan" if problem.saved else "searching a plan"
         wish = self._session.wish
         with checked_pins(options), messages.phase(problem.name, doing, self._session):
-            found: Searched = self._session.state.backend.search(
+            searched: Searched = self._session.state.backend.search(
                 problem, options, fetch=self._fetch.kind, dump_dir=wish.dump_dir
             )
-        return found
+        return searched
 
     def make(
         self, searched: Searched, keep_fetched_bytes: int

@@ -156,13 +156,13 @@ class Cluster:
         each process gives a key of its own its value. Servers take floats, here one per byte.
         """
         keys = self.new_keys(self.size)
-        found = [nd.zeros(size) for size in sizes]
+        messages = [nd.zeros(size) for size in sizes]
         with self.watchdog.waiting("the other processes to describe their parameters"):
             self.kvstore.push(keys[self.rank], nd.array(list(message)))
             nd.waitall()
             self.kvstore._barrier()
-            self.kvstore.pull(keys, [[each] for each in found])
-            return [each.asnumpy().astype(np.uint8).tobytes() for each in found]
+            self.kvstore.pull(keys, [[each] for each in messages])
+            return [each.asnumpy().astype(np.uint8).tobytes() for each in messages]
 
     def broadcast(
         self, keys: Sequence[int], values: Sequence[Any], outs: Sequence[Sequence[Any]]

@@ -76,8 +76,8 @@ def explain(problem: Problem, plan: Plan, name: str) -> Explanation:
     """
     text = plan.in_graph(problem.table).explain(name)
     operator = json.loads(text).get("operator") or {}
-    found = [node for node in problem.graph.nodes if node.name == operator.get("name")]
-    return read(text, _words(found[0]) if found else {}, plan.parts)
+    named = [node for node in problem.graph.nodes if node.name == operator.get("name")]
+    return read(text, _words(named[0]) if named else {}, plan.parts)
 
 
 def _words(node: _core.Node) -> dict[str, str]:

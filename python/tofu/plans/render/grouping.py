@@ -74,12 +74,12 @@ def repeated(
     groups: dict[Hashable, list[T]] = {}
     for item in items:
         groups.setdefault((_NUMBER.sub("*", name(item)), alike(item)), []).append(item)
-    found = [
+    repeats = [
         Repeated(_common_name([name(item) for item in members]), tuple(members), total)
         for members in groups.values()
         for total in [sum(map(size, members))]
     ]
-    return sorted(found, key=lambda group: -group.bytes)
+    return sorted(repeats, key=lambda group: -group.bytes)
 
 
 def _common_name(names: Sequence[str]) -> str:

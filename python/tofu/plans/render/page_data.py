@@ -87,17 +87,17 @@ def _prices(plan: Plan, tensors: Mapping[str, Any], names: Sequence[str]) -> dic
     variables = [tensor for tensor in plan.tensors if tensor.node not in written]
     variables.sort(key=lambda tensor: -tensor.bytes)
     rows = {names[name]: row for row, name in enumerate(tensors["name"])}
-    found = {}
+    prices = {}
     for tensor in variables[:_MOST_PRICED]:
         row, document = rows[tensor.node], json.loads(plan.searched.explain(tensor.node))
-        found[row] = [
+        prices[row] = [
             [
                 [each["cut"], each["searched_bytes"] - document["total_bytes"]]
                 for each in step["alternatives"]
             ]
             for step in document["tensor"]["steps"]
         ]
-    return found
+    return prices
 
 
 def _labels(names: Sequence[str]) -> dict[int, str]:

@@ -100,12 +100,12 @@ def summary(plan: Plan) -> list[str]:
 
 def _recompute(plan: Plan) -> Iterator[str]:
     """Lines on the operators that run again in the backward pass."""
-    found = plan.recompute
-    if found:
+    counts = plan.recompute
+    if counts:
         yield (
-            f"{found['operators']:,} operators in {found['segments']:,} segments run again in the "
-            f"backward pass: {found['computation']:.2f} x the computation, and "
-            f"{format_bytes(found['bytes'])} of {format_bytes(found['saved_bytes'])} of "
+            f"{counts['operators']:,} operators in {counts['segments']:,} segments run again in "
+            f"the backward pass: {counts['computation']:.2f} x the computation, and "
+            f"{format_bytes(counts['bytes'])} of {format_bytes(counts['saved_bytes'])} of "
             "activations (all workers) at a time"
         )
 

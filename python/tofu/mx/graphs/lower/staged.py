@@ -375,8 +375,8 @@ def embedding(node: Node, build: Builder) -> Sequence[Entry]:
             border = f"((0, {height * blocks - rows}), (0, 0))"
             weight = build.op("_npi_pad", weight, pad_width=border, mode="constant")
         parts = build.reshape(weight, (blocks, height, size))
-        found = build.op("take", parts, within, axis=1, mode="clip")
-        found = build.op("broadcast_mul", found, here)
+        taken = build.op("take", parts, within, axis=1, mode="clip")
+        taken = build.op("broadcast_mul", taken, here)
     with build.stage("sum"):
-        out = build.op("sum", found, axis=(0,), keepdims=False)
+        out = build.op("sum", taken, axis=(0,), keepdims=False)
         return [build.reshape(out, (*data.shape, size))]
