@@ -87,6 +87,14 @@ def run_script() -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
+def forking_python() -> str:
+    """The path of a program that stands in for Python, with MXNet loaded (support/forked.py)."""
+    from .support import forked
+
+    return forked.python()
+
+
+@pytest.fixture(scope="session")
 def full(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--full"))
 

@@ -29,8 +29,8 @@ CHUNKS = [
 
 
 @pytest.mark.parametrize("first", CHUNKS)
-def test_nets(first):
-    records = supervise.supervise(range(first, first + CHUNK))
+def test_nets(first, forking_python):
+    records = supervise.supervise(range(first, first + CHUNK), python=forking_python)
     assert sorted(record["seed"] for record in records) == list(range(first, first + CHUNK))
     wrong = [record for record in records if record["status"] != "equal" and not fails(record)]
     shown = [f"seed {r['seed']}: {r['status']}: {r.get('reason')}\n{draw_text(r)}" for r in wrong]
@@ -202,7 +202,7 @@ def test_a_crash_and_a_hang_are_of_their_seeds(monkeypatch, tmp_path):
     script = tmp_path / "process.py"
     script.write_text(textwrap.dedent(PROCESS))
     monkeypatch.setattr(
-        supervise, "command", lambda *arguments: [supervise.sys.executable, str(script), *arguments]
+        supervise, "command", lambda python, *arguments: [python, str(script), *arguments]
     )
     records = supervise.supervise(range(7), seconds=3)
     found = {record["seed"]: record["status"] for record in records}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .judge import attempt
 from .spec import Spec
-from .supervise import command, environment
+from .supervise import TESTS, command, environment
 
 SECONDS = 60
 
@@ -40,7 +40,8 @@ def status(spec: Spec) -> str:
         path.write_text(spec.text(), encoding="utf-8")
         try:
             done = subprocess.run(
-                command("--spec", str(path)),
+                command(sys.executable, "--spec", str(path)),
+                cwd=TESTS,
                 env=environment(),
                 capture_output=True,
                 text=True,

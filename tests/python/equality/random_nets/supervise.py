@@ -17,34 +17,42 @@ TESTS = Path(__file__).resolve().parents[2]
 SECONDS = 180  # for one seed
 
 
-def supervise(seeds: Sequence[int], seconds: float = SECONDS) -> list[dict[str, Any]]:
-    """A record for each seed.
+def supervise(
+    seeds: Sequence[int], seconds: float = SECONDS, python: str = sys.executable
+) -> list[dict[str, Any]]:
+    """Return a record for each seed.
 
     A process that dies is replaced, and the seed that it died of is recorded as "crashes"; one
     that is silent for longer than `seconds` is killed, and its seed recorded as "hangs"; "plain
     crashes" and "plain hangs" where it was MXNet's own run.
+
+    Args:
+        seeds: of the nets.
+        seconds: of silence, after which a process hangs.
+        python: the program that runs them.
     """
     left, records = list(seeds), []
     while left:
-        for record in _one_process(left, seconds):
+        for record in _one_process(left, seconds, python):
             records.append(record)
             left.remove(record["seed"])
     return records
 
 
-def command(*arguments: str) -> list[str]:
-    """How to start this package."""
-    return [sys.executable, "-m", "equality.random_nets", *arguments]
+def command(python: str, *arguments: str) -> list[str]:
+    """The command that starts this package in the folder TESTS."""
+    return [python, "-m", "equality.random_nets", *arguments]
 
 
 def environment() -> dict[str, str]:
-    """What the processes need."""
-    return {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+    """The variables of the processes."""
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def _one_process(seeds: Sequence[int], seconds: float) -> list[dict[str, Any]]:
+def _one_process(seeds: Sequence[int], seconds: float, python: str) -> list[dict[str, Any]]:
     process = subprocess.Popen(
-        command(",".join(map(str, seeds))),
+        command(python, ",".join(map(str, seeds))),
+        cwd=TESTS,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
