@@ -532,6 +532,17 @@ def test_the_second_stage_holds_parts_of_gradients(workers):
         assert [tile.shape for tile in net.weight._tofu.tiles] == [(12, 10)] * workers
 
 
+@pytest.mark.parametrize("kind", ["stage 2", "zero-2"])
+def test_without_states_workers_update_their_parts_of_the_gradient(kind):
+    with dividing(kind, 2):
+        net = dense("float32")
+        steps(net, gluon.Trainer(net.collect_params(), *OPTIMIZERS["sgd"]), count=1)
+        state = net[0].weight._tofu
+        assert state.layout.boxes[0] == state.layout.boxes[1]  # whole on both
+        rows, columns = state.layout.boxes[0].shape
+        assert [box.shape for box in state.update_layout.boxes] == [(rows // 2, columns)] * 2
+
+
 def first_problem(batch=12):
     """The training graph of a run with Adam."""
     found = []
