@@ -1,5 +1,6 @@
 """Distributed training in several processes on the loopback address."""
 
+import functools
 import os
 import pathlib
 import pickle
@@ -52,6 +53,7 @@ main(["run", "--processes", processes, "--servers", servers, "--workers", worker
 """
 
 
+@functools.cache
 def serial(case, steps=script.STEPS):
     """Weights and losses after training alone on whole batches, in plain MXNet."""
     optimizer, dtype, _, _, *odd = case.split(":")
@@ -276,13 +278,13 @@ def alone(**variables):
     )
 
 
-def roles(folder, line, **variables):
+def roles(folder, line, *, python=sys.executable, **variables):
     """The processes of a run, as a launcher of another machine starts them: by variables."""
     common = alone(**variables)
 
     def start(role, task):
         return subprocess.Popen(
-            [sys.executable, *line],
+            [python, *line],
             cwd=folder,
             env={**common, "DMLC_ROLE": role, "DMLC_TASK_ID": str(task)},
             stdout=subprocess.PIPE,
@@ -309,7 +311,9 @@ def unwatched(request, tmp_path_factory):
     try:
         for fault in faults:
             folder = tmp_path_factory.mktemp(fault)
-            runs[fault] = roles(folder, [faulty(folder, fault)], **variables)
+            runs[fault] = roles(
+                folder, [faulty(folder, fault)], python=forked.python(), **variables
+            )
         yield runs
     finally:
         for process in (process for run in runs.values() for process in run):
