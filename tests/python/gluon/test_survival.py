@@ -1,24 +1,21 @@
 """Training goes on after interrupts, without memory, and next to processes that load data."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from ..support import forked
 
 SCRIPT = Path(__file__).parent / "survive.py"
 LIMIT_S = 600  # its own watchdog comes first
 
 
 def survive(trouble, *arguments):
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), trouble, *map(str, arguments)],
+    done = forked.run(
+        [SCRIPT, trouble, *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
         timeout=LIMIT_S,
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.endswith("survived\n")
