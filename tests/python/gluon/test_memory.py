@@ -6,8 +6,6 @@ import gc
 import os
 import pickle
 import statistics
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from mxnet.gluon import nn
 from tofu.gluon.session import autograd_hooks
 from tofu.gluon.session.session import active
 
+from ..support import forked
 from .models import assert_same, data, make_net, train, wait_until
 
 
@@ -160,14 +159,12 @@ def bytes_in_use(what, warm, samples, each):
         pytest.skip("needs mallinfo2, of glibc 2.33 or later")
     variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "OMP_NUM_THREADS": "1"}
     counts = ("--warm", warm, "--samples", samples, "--each", each)
-    found = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "flat.py"), what, *map(str, counts)],
+    found = forked.run(
+        [Path(__file__).parent / "flat.py", what, *counts],
         env={**os.environ, **variables, "TOFU_DEVICE": "cpu", "TOFU_LOG": "quiet"},
-        capture_output=True,
-        text=True,
-        check=True,
         timeout=1200,
     )
+    assert found.returncode == 0, found.stderr
     return [int(number) for number in found.stdout.split()]
 
 
