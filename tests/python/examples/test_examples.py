@@ -32,15 +32,29 @@ def test_script_does_not_know_tofu(script):
     assert "tofu" not in (EXAMPLES / script).read_text(encoding="utf-8").lower()
 
 
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory):
+    """A function from script to the metrics and parameters of a run with its own options."""
+
+    @functools.cache
+    def run(script):
+        folder = tmp_path_factory.mktemp("first")
+        metrics, _ = run_example(script, folder, "--save", folder / "params")
+        return metrics, (folder / "params").read_bytes()
+
+    return run
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_two_serial_runs_are_equal(script, tmp_path):
-    runs = [run_example(script, tmp_path, "--save", tmp_path / f"{i}.params") for i in range(2)]
-    assert runs[0][0]["step_loss"] == runs[1][0]["step_loss"]
-    assert (tmp_path / "0.params").read_bytes() == (tmp_path / "1.params").read_bytes()
+def test_two_serial_runs_are_equal(script, first_run, tmp_path):
+    metrics, parameters = first_run(script)
+    again, _ = run_example(script, tmp_path, "--save", tmp_path / "params")
+    assert again["step_loss"] == metrics["step_loss"]
+    assert (tmp_path / "params").read_bytes() == parameters
 
 
-def test_digits_end_with_a_smaller_batch(tmp_path):
-    metrics, _ = run_example("digits_resnet.py", tmp_path)
+def test_digits_end_with_a_smaller_batch(first_run):
+    metrics, _ = first_run("digits_resnet.py")
     assert len(metrics["step_loss"]) == 24  # 1,500 images: 23 batches of 64 and one of 28
     assert metrics["loss"][0] < 2.3  # better than guessing, ln(10)
 
