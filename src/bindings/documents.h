@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/containers.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/strategy_table.h"

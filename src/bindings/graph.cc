@@ -1,5 +1,4 @@
 // Graph, Node and StrategyTable for Python.
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <array>
@@ -82,22 +81,17 @@ py::list Regions(const NodeView& view) {
   return regions;
 }
 
-std::string ContextOf(const Node& node) {
-  const auto found = node.attrs.find(kContextAttr);
-  return found == node.attrs.end() ? "" : found->second;
-}
-
 // Context groups, and the first node of each.
 std::map<std::string, std::string> Contexts(const Graph& graph) {
   std::map<std::string, std::string> contexts;
-  for (const Node& node : graph.nodes) contexts.emplace(ContextOf(node), node.name);
+  for (const Node& node : graph.nodes) contexts.emplace(node.group.text(), node.name);
   return contexts;
 }
 
 std::vector<std::pair<std::string, std::string>> Variables(const Graph& graph) {
   std::vector<std::pair<std::string, std::string>> variables;
   for (const Node& node : graph.nodes) {
-    if (node.is_variable()) variables.emplace_back(node.name, ContextOf(node));
+    if (node.is_variable()) variables.emplace_back(node.name, node.group.text());
   }
   return variables;
 }
@@ -108,7 +102,7 @@ std::vector<std::pair<std::string, std::string>> Placements(const Graph& graph) 
   std::vector<std::pair<std::string, std::string>> placements;
   if (!std::any_of(graph.nodes.begin(), graph.nodes.end(), IsDirect)) return placements;
   for (const Node& node : graph.nodes) {
-    placements.emplace_back(node.name, ContextOf(node));
+    placements.emplace_back(node.name, node.group.text());
   }
   return placements;
 }
@@ -156,7 +150,7 @@ std::shared_ptr<Graph> Placed(const Graph& graph, const std::vector<std::string>
   }
   auto placed = std::make_shared<Graph>(graph);
   for (size_t node = 0; node < count; ++node) {
-    placed->nodes[node].attrs[kContextAttr] = groups[node];
+    placed->nodes[node].group = groups[node];
     placed->nodes[node].control_deps = control_deps[node];
   }
   return placed;
@@ -179,9 +173,10 @@ std::vector<std::string> Undescribed(const GraphTable& table) {
 void BindGraph(py::module_* module) {
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
   py::class_<NodeView>(*module, "Node", "A node of a graph.")
-      .def_property_readonly("op", [](const NodeView& v) { return v.node().op; })
+      .def_property_readonly("op", [](const NodeView& v) { return v.node().op.text(); })
       .def_property_readonly("name", [](const NodeView& v) { return v.node().name; })
-      .def_property_readonly("attrs", [](const NodeView& v) { return v.node().attrs; })
+      .def_property_readonly("attrs",
+                             [](const NodeView& v) { return AllAttrs(v.node()).map(); })
       .def_property_readonly("inputs", &Inputs)
       .def_property_readonly("outputs", &Outputs)
       .def_property_readonly("sources",

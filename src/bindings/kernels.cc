@@ -1,5 +1,4 @@
 // The CUDA kernels of MultiFetch for Python, as text and compiled.
-#include <pybind11/stl.h>
 
 #include <optional>
 #include <string>

@@ -1,11 +1,11 @@
 // Predicts what an executor will allocate, for Python.
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,19 +29,18 @@ using LiveRecord = std::tuple<std::string, std::string, int, int64_t, bool>;
 // The worker of every node, from the context groups that partition wrote. Without
 // any, all nodes belong to worker 0.
 std::vector<int> WorkersOf(const Graph& graph, int num_workers) {
-  std::map<std::string, int> numbers;
-  for (int w = 0; w < num_workers; ++w) numbers.emplace(WorkerContext(w), w);
+  std::unordered_map<Name, int> numbers;
+  for (int w = 0; w < num_workers; ++w) numbers.emplace(WorkerGroup(w), w);
   std::vector<int> workers;
   workers.reserve(graph.nodes.size());
   for (const Node& node : graph.nodes) {
-    const auto group = node.attrs.find(kContextAttr);
-    if (group == node.attrs.end()) {
+    if (node.group.empty()) {
       workers.push_back(0);
       continue;
     }
-    const auto worker = numbers.find(group->second);
+    const auto worker = numbers.find(node.group);
     TOFU_CHECK_USER(worker != numbers.end(), Blame::kGraph)
-        << "node " << node.name << ": found context group \"" << group->second
+        << "node " << node.name << ": found context group \"" << node.group
         << "\", expected worker0 to worker" << num_workers - 1;
     workers.push_back(worker->second);
   }

@@ -1,5 +1,4 @@
 // Plan and the search for one, for Python.
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <map>

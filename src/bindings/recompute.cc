@@ -1,8 +1,6 @@
 // Recomputation of activations, for Python.
 #include "passes/recompute/recompute.h"
 
-#include <pybind11/stl.h>
-
 #include <cstdint>
 #include <memory>
 #include <utility>

@@ -1,8 +1,6 @@
 // Machines and the simulator, for Python.
 #include "passes/simulate/simulate.h"
 
-#include <pybind11/stl.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>

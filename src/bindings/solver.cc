@@ -1,5 +1,4 @@
 // The solver of problems with memory limits, and its progress reports, for Python.
-#include <pybind11/stl.h>
 
 #include <chrono>
 #include <ctime>

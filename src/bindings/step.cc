@@ -1,5 +1,4 @@
 // The partitioned graph and the training step for Python.
-#include <pybind11/stl.h>
 
 #include <cstdint>
 #include <memory>

@@ -16,12 +16,16 @@ constexpr std::array<int, 15> kElementBytes = {4, 8, 2, 1, 4, 1, 8, 1,
                                                2, 2, 4, 8, 2, 8, 16};
 constexpr int kMaxCount = 1 << 20;
 
+void AddNumbers(const Extents& values, std::string* text) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) *text += ',';
+    *text += std::to_string(values[i]);
+  }
+}
+
 std::string Numbers(const Extents& values) {
   std::string text;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (i > 0) text += ',';
-    text += std::to_string(values[i]);
-  }
+  AddNumbers(values, &text);
   return text;
 }
 
@@ -106,12 +110,15 @@ TilePiece ReadPiece(const std::string& text) {
   return piece;
 }
 
-std::string PieceText(const TilePiece& piece, bool with_term) {
-  std::string text = piece.source == kNoSource ? "-" : std::to_string(piece.source);
-  text +=
-      "@" + Numbers(piece.from) + ">" + Numbers(piece.to) + ":" + Numbers(piece.extents);
-  if (with_term) text += "#" + std::to_string(piece.term);
-  return text;
+void AddPiece(const TilePiece& piece, bool with_term, std::string* text) {
+  *text += piece.source == kNoSource ? "-" : std::to_string(piece.source);
+  *text += '@';
+  AddNumbers(piece.from, text);
+  *text += '>';
+  AddNumbers(piece.to, text);
+  *text += ':';
+  AddNumbers(piece.extents, text);
+  if (with_term) *text += '#' + std::to_string(piece.term);
 }
 
 int64_t Volume(const Extents& extents) {
@@ -141,7 +148,11 @@ bool Overlap(const TilePiece& a, const TilePiece& b) {
 }
 
 void CheckPiece(const MultiFetchSpec& spec, const TilePiece& piece) {
-  const auto text = [&] { return "the piece \"" + PieceText(piece, true) + "\""; };
+  const auto text = [&] {
+    std::string found = "the piece \"";
+    AddPiece(piece, true, &found);
+    return found + '"';
+  };
   if (!Fits(piece.to, piece.extents, spec.shape)) {
     Fail(text(), "a box inside the region " + Numbers(spec.shape));
   }
@@ -203,11 +214,14 @@ std::string WriteSpec(const MultiFetchSpec& spec) {
   std::string text = "dtype=" + std::to_string(spec.dtype) +
                      " shape=" + Numbers(spec.shape) +
                      " remote=" + std::to_string(spec.num_remote) + " sources=";
-  for (const Extents& source : spec.sources) text += Numbers(source) + ";";
+  for (const Extents& source : spec.sources) {
+    AddNumbers(source, &text);
+    text += ';';
+  }
   text += " pieces=";
   for (size_t i = 0; i < spec.pieces.size(); ++i) {
     if (i > 0) text += ';';
-    text += PieceText(spec.pieces[i], spec.num_terms > 1);
+    AddPiece(spec.pieces[i], spec.num_terms > 1, &text);
   }
   if (spec.num_terms > 1) {
     text += " terms=" + std::to_string(spec.num_terms) +

@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "base/short_vector.h"
+
 namespace tofu {
 
-using Extents = std::vector<int64_t>;
+using Extents = ShortVector<int64_t, 4>;
 
 enum class Combine { kSum, kMax, kMin, kProd };
 

@@ -58,6 +58,13 @@ Box Intersect(const Box& a, const Box& b) {
   return box;
 }
 
+bool Overlap(const Box& a, const Box& b) {
+  for (size_t d = 0; d < a.begin.size(); ++d) {
+    if (std::max(a.begin[d], b.begin[d]) >= std::min(a.end[d], b.end[d])) return false;
+  }
+  return true;
+}
+
 bool Contains(const Box& outer, const Box& inner) {
   if (inner.Volume() == 0) return true;
   for (size_t d = 0; d < inner.begin.size(); ++d) {

@@ -22,8 +22,8 @@ bool CutsEvenly(int64_t extent, int64_t parts);
 
 // Half-open: begin[d] <= index < end[d]. Empty if some extent is <= 0.
 struct Box {
-  std::vector<int64_t> begin;
-  std::vector<int64_t> end;
+  Shape begin;
+  Shape end;
 
   int rank() const { return static_cast<int>(begin.size()); }
   int64_t Volume() const;
@@ -35,6 +35,8 @@ struct Box {
 
 Box WholeBox(const Shape& shape);
 Box Intersect(const Box& a, const Box& b);
+// Whether they have an element in common.
+bool Overlap(const Box& a, const Box& b);
 bool Contains(const Box& outer, const Box& inner);
 
 constexpr int kReplicated = -1;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "graph/graph.h"
 
 namespace tofu {
 
@@ -79,7 +80,7 @@ enum class WholeStep { kOnlyWhenNothingCanBeCut, kAlways };
 // all parts must have the same size.
 class CutExtents {
  public:
-  explicit CutExtents(std::vector<int64_t> extents, bool equal_parts = false)
+  explicit CutExtents(Shape extents, bool equal_parts = false)
       : extents_(std::move(extents)),
         parts_(extents_.size(), 1),
         equal_parts_(equal_parts) {}
@@ -98,8 +99,8 @@ class CutExtents {
   std::vector<int> Choices(const std::vector<int>& candidates, int parts) const;
 
  private:
-  std::vector<int64_t> extents_;
-  std::vector<int64_t> parts_;
+  Shape extents_;
+  Shape parts_;
   bool equal_parts_;
 };
 

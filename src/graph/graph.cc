@@ -37,16 +37,22 @@ NodeEntry ReadEntry(const JsonCursor& cursor, const Graph& graph, int num_nodes)
 void ReadAttrs(const JsonCursor& node, Node* out) {
   if (!node.Has("attrs")) return;
   const JsonCursor attrs = node.At("attrs");
+  Attrs::Map map;
   for (std::string_view key : attrs.Keys("an object of strings")) {
-    out->attrs.emplace_hint(out->attrs.end(), key, attrs.At(key).String());
+    map.emplace_hint(map.end(), key, attrs.At(key).String());
   }
+  if (const auto group = map.find(kGroupAttr); group != map.end()) {
+    out->group = group->second;
+    map.erase(group);
+  }
+  out->attrs = std::move(map);
 }
 
 // Node `id`; earlier nodes have been read, and all have their num_outputs.
 void ReadNode(const JsonCursor& cursor, int id, Graph* graph) {
   Node& node = graph->nodes[id];
   node.op = cursor.At("op").String();
-  if (node.op == "null") node.op.clear();
+  if (node.op == "null") node.op = Name();
   node.name = cursor.At("name").String();
   ReadAttrs(cursor, &node);
   const JsonCursor inputs = cursor.At("inputs");
@@ -121,8 +127,9 @@ void ReadHeads(const JsonCursor& root, const JsonCursor& attrs, Graph* graph) {
 Json EntryJson(NodeEntry entry) { return Json::array({entry.node, entry.index, 0}); }
 
 Json NodeJson(const Node& node) {
-  Json json = {{"op", node.is_variable() ? "null" : node.op}, {"name", node.name}};
-  if (!node.attrs.empty()) json["attrs"] = node.attrs;
+  Json json = {{"op", node.is_variable() ? "null" : node.op.text()}, {"name", node.name}};
+  const Attrs attrs = AllAttrs(node);
+  if (!attrs.empty()) json["attrs"] = attrs.map();
   json["inputs"] = Json::array();
   for (NodeEntry input : node.inputs) json["inputs"].push_back(EntryJson(input));
   if (!node.control_deps.empty()) json["control_deps"] = node.control_deps;
@@ -185,6 +192,12 @@ void HashEntry(NodeEntry entry, Hasher* hasher) {
 }
 
 }  // namespace
+
+Attrs AllAttrs(const Node& node) {
+  Attrs attrs = node.attrs;
+  if (!node.group.empty()) attrs[kGroupAttr] = node.group;
+  return attrs;
+}
 
 int64_t NumElements(const Shape& shape) {
   int64_t elements = 1;
@@ -259,11 +272,12 @@ std::string WriteSymbol(const Graph& graph) { return WriteWith(graph, VersionAtt
 std::string GraphHash(const Graph& graph) {
   Hasher hasher;
   for (const Node& node : graph.nodes) {
-    hasher.Add(node.op);
+    hasher.Add(node.op.text());
     hasher.Add(node.name);
     hasher.Add(node.num_outputs);
-    hasher.Add(static_cast<int64_t>(node.attrs.size()));
-    for (const auto& [key, value] : node.attrs) {
+    const Attrs attrs = AllAttrs(node);
+    hasher.Add(static_cast<int64_t>(attrs.size()));
+    for (const auto& [key, value] : attrs) {
       hasher.Add(key);
       hasher.Add(value);
     }

@@ -9,15 +9,22 @@
 #define TOFU_GRAPH_GRAPH_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
+
+#include "base/name.h"
+#include "base/short_vector.h"
+#include "graph/attrs.h"
 
 namespace tofu {
 
 class JsonCursor;
 
-using Shape = std::vector<int64_t>;
+// Extents by dimension.
+using Shape = ShortVector<int64_t, 4>;
+
+// The attribute of NNVM's JSON that is a node's `group`.
+constexpr char kGroupAttr[] = "__ctx_group__";
 
 // Output number `index` of node number `node`: one tensor of the graph.
 struct NodeEntry {
@@ -26,12 +33,13 @@ struct NodeEntry {
 };
 
 struct Node {
-  std::string op;  // empty for a variable
+  Name op;  // empty for a variable
   std::string name;
-  std::map<std::string, std::string> attrs;
+  Attrs attrs;  // without kGroupAttr
   std::vector<NodeEntry> inputs;
   std::vector<int> control_deps;
   int num_outputs = 1;  // hidden outputs included
+  Name group;           // the nodes of a group run on one device; may be empty
   // A second run would compute something else: random numbers, or something unknown.
   bool runs_once = false;
 
@@ -54,6 +62,9 @@ struct Graph {
   const Shape& shape(NodeEntry e) const { return shapes[entry_id(e)]; }
   int dtype(NodeEntry e) const { return dtypes[entry_id(e)]; }
 };
+
+// A node's attributes, including its group's.
+Attrs AllAttrs(const Node& node);
 
 // Number of elements of `shape`; 1 for a scalar.
 int64_t NumElements(const Shape& shape);

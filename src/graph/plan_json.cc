@@ -133,7 +133,7 @@ Cuts ReadOperatorCuts(const JsonCursor& cursor, const Graph& graph, int node,
                       const StrategyTable& table, const std::vector<int>& parts) {
   CheckNumberOfSteps(cursor, parts);
   const StrategyRow* row = table.row(node);
-  std::vector<int64_t> whole;
+  Shape whole;
   for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
     whole.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
   }

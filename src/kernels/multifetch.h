@@ -31,8 +31,8 @@ struct CellTerm {
 // A loop around the rows of a cell.
 struct CellLoop {
   int64_t count = 1;
-  int64_t to_stride = 0;              // elements, of the region
-  std::vector<int64_t> from_strides;  // elements, per term
+  int64_t to_stride = 0;  // elements, of the region
+  Extents from_strides;   // elements, per term
 };
 
 struct Cell {

@@ -96,7 +96,7 @@ T* Allocate(size_t count) {
 }
 
 // Hands shapes to MXNet, which frees them with _opCallFree.
-void GiveShapes(const std::vector<std::vector<int64_t>>& shapes, unsigned int*** dims,
+void GiveShapes(const std::vector<tofu::Extents>& shapes, unsigned int*** dims,
                 int** num_dims) {
   *dims = Allocate<unsigned int*>(shapes.size());
   *num_dims = Allocate<int>(shapes.size());

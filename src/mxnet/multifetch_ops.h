@@ -22,6 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "fetch/multifetch_spec.h"
+
 namespace tofu {
 
 // Attributes of a node, as MXNet's ABI passes them.
@@ -53,8 +55,8 @@ struct OpArrays {
 };
 
 struct OpShapes {
-  std::vector<std::vector<int64_t>> inputs;
-  std::vector<std::vector<int64_t>> outputs;
+  std::vector<Extents> inputs;
+  std::vector<Extents> outputs;
 };
 
 // The description of an operator for the extension's entry points.

@@ -24,7 +24,7 @@ constexpr std::array<const char*, 15> kDtypeNames = {
     "int8",    "int64",   "bool",     "int16",     "uint16",
     "uint32",  "uint64",  "bfloat16", "complex64", "complex128"};
 
-Node Operator(const char* op, std::map<std::string, std::string> attrs) {
+Node Operator(const char* op, Attrs attrs) {
   Node node;
   node.op = op;
   node.attrs = std::move(attrs);
@@ -33,9 +33,9 @@ Node Operator(const char* op, std::map<std::string, std::string> attrs) {
 
 }  // namespace
 
-std::string WorkerContext(int worker) { return "worker" + std::to_string(worker); }
+Name WorkerGroup(int worker) { return Name("worker" + std::to_string(worker)); }
 
-std::string TupleText(const std::vector<int64_t>& values) {
+std::string TupleText(const Shape& values) {
   std::string text = "(";
   for (size_t i = 0; i < values.size(); ++i) {
     if (i > 0) text += ", ";
@@ -54,7 +54,7 @@ std::string DtypeName(int dtype) {
 
 bool SlicesByAxis(int dtype) { return dtype == kFloat32; }
 
-bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype) {
+bool IsSurelyPlain(const Shape& shape, int dtype) {
   constexpr size_t kMinBlockedRank = 3;  // vectors and matrices are always plain
   constexpr size_t kMaxViewedRank = 4;   // see remote_views.h
   constexpr int kBlockedDtypes[] = {kFloat32, kUint8, kInt8, kBfloat16};
@@ -117,7 +117,7 @@ Node CombineNode(Reducer reduce) {
 int ConcatDtype(int dtype) { return dtype == kBool ? kUint8 : dtype; }
 
 bool TakesControlDeps(const Node& node) {
-  return node.op.find("backward") == std::string::npos && node.op != "gather_nd" &&
+  return node.op.text().find("backward") == std::string::npos && node.op != "gather_nd" &&
          node.op != "scatter_nd";
 }
 

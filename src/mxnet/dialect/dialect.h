@@ -16,13 +16,12 @@
 
 namespace tofu {
 
-// The attribute that assigns a node to a worker, and its value.
-constexpr char kContextAttr[] = "__ctx_group__";
-std::string WorkerContext(int worker);
+// The group of the nodes on a worker.
+Name WorkerGroup(int worker);
 
 // Whether no operator leaves such a tensor in one of oneDNN's layouts on a CPU, and a
 // fetch may read it on another worker (remote_views.h).
-bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype);
+bool IsSurelyPlain(const Shape& shape, int dtype);
 
 // Whether `op` surely leaves this output in the plain layout: convolutions do with their
 // gradients of weight and bias.
@@ -33,7 +32,7 @@ constexpr char kCopyOp[] = "_copy";
 constexpr char kCrossDeviceCopyOp[] = "_CrossDeviceCopy";
 
 // "(2, 3)", "(2,)" and "()".
-std::string TupleText(const std::vector<int64_t>& values);
+std::string TupleText(const Shape& values);
 
 // "float32" for type flag 0, and so on; UserError(kGraph) when unknown.
 std::string DtypeName(int dtype);

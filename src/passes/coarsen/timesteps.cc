@@ -22,7 +22,7 @@ void AppendTensor(const Graph& graph, NodeEntry entry, std::string* text) {
 
 std::string SignatureText(const Graph& graph, const StrategyTable& table, int node) {
   const Node& n = graph.nodes[node];
-  std::string text = n.op + '\n' + std::to_string(table.node_rows[node]) + '\n';
+  std::string text = n.op.text() + '\n' + std::to_string(table.node_rows[node]) + '\n';
   for (const auto& [key, value] : n.attrs) {
     if (IsDecoration(key)) continue;
     text += key;

@@ -231,15 +231,13 @@ Graph OutlineOf(const Graph& graph) {
   Graph outline;
   outline.nodes.reserve(graph.nodes.size());
   for (const Node& node : graph.nodes) {
-    outline.nodes.push_back({node.op,
-                             node.is_variable() ? node.name : "",
-                             {},
-                             node.inputs,
-                             node.control_deps,
-                             node.num_outputs});
-    if (IsDirect(node)) {
-      outline.nodes.back().attrs[kDirectAttr] = "1";
-    }
+    Node& bare = outline.nodes.emplace_back();
+    bare.op = node.op;
+    if (node.is_variable()) bare.name = node.name;
+    if (IsDirect(node)) bare.attrs[kDirectAttr] = "1";
+    bare.inputs = node.inputs;
+    bare.control_deps = node.control_deps;
+    bare.num_outputs = node.num_outputs;
   }
   outline.heads = graph.heads;
   outline.first_entry = graph.first_entry;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <memory_resource>
 #include <set>
 #include <utility>
 
@@ -69,7 +70,7 @@ class Planner {
       : nodes_(nodes),
         order_(nodes.order()),
         match_range_(match_range),
-        free_(static_cast<size_t>(options.num_workers)),
+        free_(static_cast<size_t>(options.num_workers), &pool_),
         live_(static_cast<size_t>(options.num_workers), 0),
         peak_(static_cast<size_t>(options.num_workers), 0) {
     CountReaders(options.external_heads);
@@ -114,6 +115,8 @@ class Planner {
     int entry = 0;        // the tensor that it holds
   };
 
+  using FreeBlocks = std::pmr::multimap<int64_t, int>;  // planned bytes -> block
+
   void CountReaders(const std::vector<char>& external_heads) {
     readers_.assign(order_.entry_sources.size(), 0);
     block_of_.assign(order_.entry_sources.size(), kNone);
@@ -146,10 +149,7 @@ class Planner {
     for (int entry = begin; entry < end; ++entry) {
       if (block_of_[entry] == kNone) outputs.emplace_back(nodes_.Elements(entry), entry);
     }
-    if (outputs.size() > 1) {
-      std::stable_sort(outputs.begin(), outputs.end(),
-                       [](const auto& a, const auto& b) { return a.first < b.first; });
-    }
+    std::sort(outputs.begin(), outputs.end());
     for (auto it = outputs.rbegin(); it != outputs.rend(); ++it) {
       Request(order_.workers[place], it->second);
     }
@@ -173,7 +173,8 @@ class Planner {
     const size_t first = order_.first_read[place];
     const size_t inputs = order_.first_read[place + 1] - first;
     const bool ignores_all = rule.ignored_inputs.size() == inputs;
-    std::vector<char> taken(inputs, 0);
+    std::vector<char>& taken = taken_;
+    taken.assign(inputs, 0);
     for (const InplacePair& pair : rule.pairs) {
       const int in = order_.reads[first + static_cast<size_t>(pair.input)];
       const int out = order_.first_entry[place] + pair.output;
@@ -223,7 +224,7 @@ class Planner {
 
   int TakeFree(int worker, int64_t size) {
     if (match_range_ == 0) return kNone;
-    std::multimap<int64_t, int>& blocks = free_[worker];
+    FreeBlocks& blocks = free_[worker];
     auto found = blocks.lower_bound(size);
     if (found == blocks.end() || found->first > size * match_range_) {
       if (found == blocks.begin()) return kNone;
@@ -247,10 +248,12 @@ class Planner {
   std::vector<int64_t> readers_;  // [entry]
   std::vector<int> block_of_;     // [entry], or kNone, kExternal
   std::vector<Block> blocks_;
-  std::vector<std::multimap<int64_t, int>> free_;  // [worker]: planned bytes -> block
-  std::vector<int64_t> live_;                      // [worker]
-  std::vector<int64_t> peak_;                      // [worker]
-  std::vector<std::pair<int64_t, int>> outputs_;   // of a visit: elements, entry
+  std::pmr::unsynchronized_pool_resource pool_;   // of free_, which changes all the time
+  std::pmr::vector<FreeBlocks> free_;             // [worker]
+  std::vector<int64_t> live_;                     // [worker]
+  std::vector<int64_t> peak_;                     // [worker]
+  std::vector<std::pair<int64_t, int>> outputs_;  // of a visit: elements, entry
+  std::vector<char> taken_;                       // of a visit, by input
   int stop_worker_ = -1;
   int64_t stop_bytes_ = 0;
   std::vector<LiveTensor> at_stop_;

@@ -18,7 +18,7 @@ bool IsOurs(const Node& node) {
 
 // Equal for nodes that call an operator in the same way.
 std::string Key(const Node& node) {
-  std::string key = node.op;
+  std::string key = node.op.text();
   const auto add = [&key](const std::string& text) {
     key += '\n' + std::to_string(text.size()) + ' ' + text;
   };
@@ -73,17 +73,12 @@ OperatorUses FindOperatorUses(const Graph& graph) {
 }
 
 std::set<Shape> CrossingShapes(const Graph& graph) {
-  const auto context = [&graph](int node) {
-    const auto& attrs = graph.nodes[node].attrs;
-    const auto found = attrs.find(kContextAttr);
-    return found == attrs.end() ? "" : found->second;
-  };
   std::set<Shape> shapes;
   for (int node = 0; node < graph.num_nodes(); ++node) {
     if (IsDirect(graph.nodes[node])) continue;
-    const std::string own = context(node);
+    const Name own = graph.nodes[node].group;
     for (NodeEntry input : graph.nodes[node].inputs) {
-      if (context(input.node) != own) shapes.insert(graph.shape(input));
+      if (graph.nodes[input.node].group != own) shapes.insert(graph.shape(input));
     }
   }
   return shapes;

@@ -11,7 +11,7 @@ namespace {
 // An entry and where its elements begin in the destination.
 struct Held {
   NodeEntry entry;
-  std::vector<int64_t> begin;
+  Shape begin;
 };
 
 bool SameBegin(const Held& a, const Held& b, int dims) {

@@ -9,21 +9,6 @@
 namespace tofu {
 namespace {
 
-// Sorted, unique boundaries of `boxes` strictly inside [begin, end) along
-// `dim`, with both ends.
-std::vector<int64_t> Boundaries(const std::vector<const Box*>& boxes, int dim,
-                                int64_t begin, int64_t end) {
-  std::vector<int64_t> lines = {begin, end};
-  for (const Box* box : boxes) {
-    for (int64_t line : {box->begin[dim], box->end[dim]}) {
-      if (begin < line && line < end) lines.push_back(line);
-    }
-  }
-  std::sort(lines.begin(), lines.end());
-  lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
-  return lines;
-}
-
 // A part of the region and the number of its source, or kFill.
 struct Cell {
   Box box;
@@ -31,14 +16,17 @@ struct Cell {
 };
 
 // Whether two slabs that are adjacent along `dim` are cut alike along the later
-// dimensions and come from the same sources: then they are one slab.
-bool SameBeyond(const std::vector<Cell>& a, const std::vector<Cell>& b, int dim) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].source != b[i].source) return false;
-    for (int d = dim + 1; d < a[i].box.rank(); ++d) {
-      if (a[i].box.begin[d] != b[i].box.begin[d]) return false;
-      if (a[i].box.end[d] != b[i].box.end[d]) return false;
+// dimensions and come from the same sources: then they are one slab. The slabs are cells
+// [first, second) and those from `second` on.
+bool SameBeyond(const std::vector<Cell>& cells, size_t first, size_t second, int dim) {
+  if (second - first != cells.size() - second) return false;
+  for (size_t i = 0; i < second - first; ++i) {
+    const Cell& a = cells[first + i];
+    const Cell& b = cells[second + i];
+    if (a.source != b.source) return false;
+    for (int d = dim + 1; d < a.box.rank(); ++d) {
+      if (a.box.begin[d] != b.box.begin[d]) return false;
+      if (a.box.end[d] != b.box.end[d]) return false;
     }
   }
   return true;
@@ -52,46 +40,74 @@ class CellCutter {
       : tensor_(tensor), sources_(sources) {}
 
   std::vector<Cell> Cut(const Box& region) const {
-    std::vector<int> candidates(sources_.size());
-    std::iota(candidates.begin(), candidates.end(), 0);
-    return CutFrom(0, region, candidates);
-  }
-
- private:
-  std::vector<Cell> CutFrom(int dim, const Box& region,
-                            const std::vector<int>& candidates) const {
-    std::vector<int> near;
-    std::vector<const Box*> boxes = {&tensor_};
-    for (int c : candidates) {
-      if (Intersect(sources_[c].box, region).Volume() == 0) continue;
-      near.push_back(c);
-      boxes.push_back(&sources_[c].box);
-    }
-    if (dim == region.rank()) return {Leaf(region, near)};
-    const auto lines = Boundaries(boxes, dim, region.begin[dim], region.end[dim]);
     std::vector<Cell> cells;
-    std::vector<Cell> open;  // the last slab, which may still grow
-    for (size_t i = 0; i + 1 < lines.size(); ++i) {
-      Box slab = region;
-      slab.begin[dim] = lines[i];
-      slab.end[dim] = lines[i + 1];
-      std::vector<Cell> next = CutFrom(dim + 1, slab, near);
-      if (!open.empty() && SameBeyond(open, next, dim)) {
-        for (Cell& cell : open) cell.box.end[dim] = lines[i + 1];
-        continue;
-      }
-      cells.insert(cells.end(), open.begin(), open.end());
-      open = std::move(next);
+    if (!sources_.empty() && region.Volume() > 0 && Contains(sources_[0].box, region)) {
+      cells.push_back({region, 0});  // all cells would be this source's
+      return cells;
     }
-    cells.insert(cells.end(), open.begin(), open.end());
+    Numbers candidates(sources_.size());
+    std::iota(candidates.begin(), candidates.end(), 0);
+    Box rest = region;
+    CutFrom(0, candidates, &rest, &cells);
     return cells;
   }
 
-  Cell Leaf(const Box& box, const std::vector<int>& candidates) const {
+ private:
+  using Numbers = ShortVector<int, 16>;
+
+  // Appends the cells of `region`; `candidates` are the sources that may reach into it.
+  void CutFrom(int dim, const Numbers& candidates, Box* region,
+               std::vector<Cell>* cells) const {
+    Numbers near;
+    for (int c : candidates) {
+      if (Overlap(sources_[c].box, *region)) near.push_back(c);
+    }
+    if (dim == region->rank()) {
+      cells->push_back(Leaf(*region, near));
+      return;
+    }
+    const int64_t begin = region->begin[dim];
+    const int64_t end = region->end[dim];
+    const auto lines = Boundaries(near, dim, begin, end);
+    size_t open = cells->size();  // the last slab's first cell; the slab may still grow
+    for (size_t i = 0; i + 1 < lines.size(); ++i) {
+      region->begin[dim] = lines[i];
+      region->end[dim] = lines[i + 1];
+      const size_t next = cells->size();
+      CutFrom(dim + 1, near, region, cells);
+      if (i > 0 && SameBeyond(*cells, open, next, dim)) {
+        cells->erase(cells->begin() + static_cast<std::ptrdiff_t>(next), cells->end());
+        for (size_t c = open; c < next; ++c) (*cells)[c].box.end[dim] = lines[i + 1];
+      } else {
+        open = next;
+      }
+    }
+    region->begin[dim] = begin;
+    region->end[dim] = end;
+  }
+
+  // Sorted, unique boundaries of the tensor and of sources strictly inside [begin, end)
+  // along `dim`, with both ends.
+  ShortVector<int64_t, 16> Boundaries(const Numbers& sources, int dim, int64_t begin,
+                                      int64_t end) const {
+    ShortVector<int64_t, 16> lines = {begin, end};
+    const auto add = [&](const Box& box) {
+      for (int64_t line : {box.begin[dim], box.end[dim]}) {
+        if (begin < line && line < end) lines.push_back(line);
+      }
+    };
+    add(tensor_);
+    for (int source : sources) add(sources_[source].box);
+    std::sort(lines.begin(), lines.end());
+    lines.resize(std::unique(lines.begin(), lines.end()) - lines.begin());
+    return lines;
+  }
+
+  Cell Leaf(const Box& box, const Numbers& candidates) const {
     for (int c : candidates) {
       if (Contains(sources_[c].box, box)) return {box, c};
     }
-    if (Intersect(box, tensor_).Volume() > 0) throw FetchGap(box);
+    if (Overlap(box, tensor_)) throw FetchGap(box);
     return {box, kFill};
   }
 
@@ -99,7 +115,7 @@ class CellCutter {
   const std::vector<FetchSource>& sources_;
 };
 
-Box Relative(const Box& box, const std::vector<int64_t>& origin) {
+Box Relative(const Box& box, const Shape& origin) {
   Box moved = box;
   for (int d = 0; d < box.rank(); ++d) {
     moved.begin[d] -= origin[d];

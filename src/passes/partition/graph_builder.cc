@@ -14,12 +14,26 @@ std::string GraphBuilder::UniqueName(const std::string& base) {
   return name;
 }
 
+void GraphBuilder::Reserve(int nodes) {
+  const auto count = static_cast<size_t>(nodes);
+  graph_.nodes.reserve(count);
+  graph_.first_entry.reserve(count + 1);
+  graph_.shapes.reserve(count);
+  graph_.dtypes.reserve(count);
+  node_workers_.reserve(count);
+  names_.reserve(count);
+}
+
 int GraphBuilder::Add(Node node, int worker, const std::vector<Shape>& shapes,
                       const std::vector<int>& dtypes) {
   TOFU_CHECK(static_cast<int>(shapes.size()) == node.num_outputs &&
              shapes.size() == dtypes.size())
       << "node " << node.name << " has " << node.num_outputs << " outputs, but "
       << shapes.size() << " shapes and " << dtypes.size() << " dtypes";
+  return Add(std::move(node), worker, shapes.data(), dtypes.data());
+}
+
+int GraphBuilder::Add(Node node, int worker, const Shape* shapes, const int* dtypes) {
   const int number = graph_.num_nodes();
   for (NodeEntry input : node.inputs) {
     TOFU_CHECK(input.node >= 0 && input.node < number)
@@ -28,10 +42,13 @@ int GraphBuilder::Add(Node node, int worker, const std::vector<Shape>& shapes,
   }
   if (graph_.first_entry.empty()) graph_.first_entry.push_back(0);
   graph_.first_entry.push_back(graph_.first_entry.back() + node.num_outputs);
-  graph_.shapes.insert(graph_.shapes.end(), shapes.begin(), shapes.end());
-  graph_.dtypes.insert(graph_.dtypes.end(), dtypes.begin(), dtypes.end());
+  graph_.shapes.insert(graph_.shapes.end(), shapes, shapes + node.num_outputs);
+  graph_.dtypes.insert(graph_.dtypes.end(), dtypes, dtypes + node.num_outputs);
   if (!names_.insert(node.name).second) node.name = UniqueName(node.name);
-  node.attrs[kContextAttr] = WorkerContext(worker);
+  while (static_cast<int>(groups_.size()) <= worker) {
+    groups_.push_back(WorkerGroup(static_cast<int>(groups_.size())));
+  }
+  node.group = groups_[worker];
   graph_.nodes.push_back(std::move(node));
   node_workers_.push_back(worker);
   return number;

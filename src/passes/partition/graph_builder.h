@@ -21,6 +21,11 @@ class GraphBuilder {
   // and `dtypes`. Returns the node's number.
   int Add(Node node, int worker, const std::vector<Shape>& shapes,
           const std::vector<int>& dtypes);
+  // The same with one shape and dtype for each of the node's outputs.
+  int Add(Node node, int worker, const Shape* shapes, const int* dtypes);
+
+  // Makes room for so many nodes.
+  void Reserve(int nodes);
 
   // Stock operators with one output (mxnet/dialect/dialect.h). `box` is in the source's
   // own coordinates; if it is the whole source, Slice adds nothing.
@@ -47,6 +52,7 @@ class GraphBuilder {
 
   Graph graph_;
   std::vector<int> node_workers_;
+  std::vector<Name> groups_;  // of the workers so far
   std::unordered_set<std::string> names_;
 };
 

@@ -10,7 +10,7 @@ namespace tofu {
 namespace {
 
 std::string Where(const Graph& graph, int node) {
-  return "node " + graph.nodes[node].name + " (" + graph.nodes[node].op + ")";
+  return "node " + graph.nodes[node].name + " (" + graph.nodes[node].op.text() + ")";
 }
 
 // A box outside the shape gets extents of 0.
@@ -70,7 +70,7 @@ std::string RewrittenAttr(const AttrRewrite& rewrite, const std::vector<Range>& 
     case AttrRewrite::Kind::kSizes:
       break;
   }
-  std::vector<int64_t> sizes;
+  Shape sizes;
   for (int var : rewrite.sizes) sizes.push_back(ranges.at(var).size());
   if (rewrite.kind == AttrRewrite::Kind::kSizes) return TupleText(sizes);
   TOFU_CHECK_USER(sizes.size() == 1, Blame::kTable)
@@ -142,7 +142,7 @@ OperatorPart WholePart(const Graph& graph, int node) {
   return part;
 }
 
-void AddNumbers(const std::vector<int64_t>& numbers, std::string* key) {
+void AddNumbers(const Shape& numbers, std::string* key) {
   for (int64_t number : numbers) *key += ',' + std::to_string(number);
   *key += ';';
 }
@@ -225,12 +225,11 @@ std::vector<Box> EntryTiles(const Graph& graph, const Plan& plan, int entry) {
   return tiles;
 }
 
-std::map<std::string, std::string> WithoutTofuAttrs(
-    const std::map<std::string, std::string>& attrs) {
+Attrs WithoutTofuAttrs(const Attrs& attrs) {
   constexpr char kPrefix[] = "__tofu_";
-  std::map<std::string, std::string> kept;
+  Attrs kept = attrs;
   for (const auto& [key, value] : attrs) {
-    if (key.rfind(kPrefix, 0) != 0) kept.emplace(key, value);
+    if (key.rfind(kPrefix, 0) == 0) kept.erase(key);
   }
   return kept;
 }

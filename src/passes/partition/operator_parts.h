@@ -33,9 +33,9 @@ struct OperatorPart {
   // False if a random operator is not split at some step: the first worker of the
   // step computes for the others.
   bool active = true;
-  std::vector<InputRegion> inputs;           // per input slot
-  std::vector<Box> outputs;                  // per output, hidden ones included
-  std::map<std::string, std::string> attrs;  // tofu's own removed, sizes rewritten
+  std::vector<InputRegion> inputs;  // per input slot
+  std::vector<Box> outputs;         // per output, hidden ones included
+  Attrs attrs;                      // tofu's own removed, sizes rewritten
 };
 
 // The reduction of an output's parts: workers whose digits at `steps` differ hold
@@ -86,8 +86,7 @@ class KnownTiles {
 };
 
 // `attrs` without those that only tofu reads ("__tofu_...__").
-std::map<std::string, std::string> WithoutTofuAttrs(
-    const std::map<std::string, std::string>& attrs);
+Attrs WithoutTofuAttrs(const Attrs& attrs);
 
 }  // namespace tofu
 

@@ -92,6 +92,7 @@ class Partitioner {
 
   Partitioned Run(const PartitionOptions& options) {
     IndexVariables();
+    builder_.Reserve(graph_.num_nodes() * workers_);
     const std::vector<HeadRequest> heads = Requests(SelectHeads(graph_, options.heads));
     const std::vector<bool> live = MarkLive(heads);
     for (int node : MemoryOrder(graph_)) {
@@ -252,13 +253,10 @@ class Partitioner {
               ? assembled->second
               : AddInput(n.inputs[slot], part.inputs[slot], worker, name));
     }
-    std::vector<Shape> shapes;
-    std::vector<int> dtypes;
-    for (int output = 0; output < n.num_outputs; ++output) {
-      shapes.push_back(part.outputs[output].Extents());
-      dtypes.push_back(graph_.dtype({node, output}));
-    }
-    return builder_.Add(std::move(instance), worker, shapes, dtypes);
+    shapes_.clear();
+    for (const Box& output : part.outputs) shapes_.push_back(output.Extents());
+    return builder_.Add(std::move(instance), worker, shapes_.data(),
+                        &graph_.dtypes[graph_.first_entry[node]]);
   }
 
   NodeEntry AddInput(NodeEntry input, const InputRegion& region, int worker,
@@ -537,6 +535,7 @@ class Partitioner {
   std::vector<const std::vector<Box>*> boxes_;  // per serial entry: of each worker
   KnownTiles known_tiles_;
   KnownParts parts_;
+  std::vector<Shape> shapes_;                   // of an instance's outputs
   std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
   std::map<std::pair<int, int>, int> head_numbers_;
   GraphBuilder builder_;

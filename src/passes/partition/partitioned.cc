@@ -1,6 +1,6 @@
 #include "passes/partition/partitioned.h"
 
-#include <map>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "passes/partition/graph_builder.h"
@@ -25,14 +25,12 @@ void ShiftHeads(int count, std::vector<PartitionedHead>* heads) {
 }
 
 std::vector<int> NodeWorkers(const Graph& graph, int workers) {
-  std::map<std::string, int> numbers;
-  for (int w = 0; w < workers; ++w) numbers.emplace(WorkerContext(w), w);
+  std::unordered_map<Name, int> numbers;
+  for (int w = 0; w < workers; ++w) numbers.emplace(WorkerGroup(w), w);
   std::vector<int> node_workers;
   node_workers.reserve(graph.nodes.size());
   for (const Node& node : graph.nodes) {
-    const auto context = node.attrs.find(kContextAttr);
-    const auto worker =
-        context == node.attrs.end() ? numbers.end() : numbers.find(context->second);
+    const auto worker = numbers.find(node.group);
     TOFU_CHECK(worker != numbers.end()) << "node " << node.name << " is on no worker";
     node_workers.push_back(worker->second);
   }
@@ -43,9 +41,8 @@ std::string DumpGraph(const Graph& graph) {
   std::string text;
   for (int node = 0; node < graph.num_nodes(); ++node) {
     const Node& n = graph.nodes[node];
-    const auto context = n.attrs.find(kContextAttr);
-    text += n.name + "  " + (n.is_variable() ? "variable" : n.op) + "  " +
-            (context == n.attrs.end() ? "-" : context->second);
+    text += n.name + "  " + (n.is_variable() ? "variable" : n.op.text()) + "  " +
+            (n.group.empty() ? "-" : n.group.text());
     for (int output = 0; output < n.num_outputs; ++output) {
       const NodeEntry entry{node, output};
       text +=

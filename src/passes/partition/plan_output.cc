@@ -140,7 +140,7 @@ class OutputPlanner {
     } catch (const FetchGap& gap) {
       const Node& node = graph_.nodes[output_.node];
       throw UserError(Blame::kTable,
-                      "node " + node.name + " (" + node.op + "), output " +
+                      "node " + node.name + " (" + node.op.text() + "), output " +
                           std::to_string(output_.index) + ": no part produces " +
                           BoxText(gap.box()) + " of the tile " + BoxText(region) +
                           " of worker " + std::to_string(worker) +

@@ -131,14 +131,16 @@ class Sharer {
   // Pairs of consecutive equal fetches, the closest first.
   std::vector<Candidate> Candidates() const {
     std::vector<Candidate> candidates;
-    std::map<std::tuple<int, int, std::vector<int>, std::string>, int> last;
+    std::map<std::tuple<int, int, std::vector<int>, std::string_view>, int> last;
     for (int node : order_) {
       const Node& n = graph_.nodes[node];
       if (n.op != kMultiFetchOp) continue;
       std::vector<int> inputs;
       for (NodeEntry input : n.inputs) inputs.push_back(graph_.entry_id(input));
-      const auto [found, is_new] = last.emplace(
-          std::make_tuple(worker(node), Half(node), inputs, n.attrs.at(kSpecAttr)), node);
+      const auto [found, is_new] =
+          last.emplace(std::make_tuple(worker(node), Half(node), std::move(inputs),
+                                       std::string_view(n.attrs.at(kSpecAttr))),
+                       node);
       if (is_new) continue;
       const int earlier = std::exchange(found->second, node);
       const int gap = places_[node] - lives_[graph_.first_entry[earlier]].end;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -19,14 +20,12 @@ class TileVerifier {
  public:
   TileVerifier(const Graph& graph, int workers, std::string after)
       : graph_(graph), after_(std::move(after)) {
-    for (int w = 0; w < workers; ++w) worker_of_.emplace(WorkerContext(w), w);
+    for (int w = 0; w < workers; ++w) worker_of_.emplace(WorkerGroup(w), w);
   }
 
   void Nodes() {
     for (const Node& node : graph_.nodes) {
-      const auto context = node.attrs.find(kContextAttr);
-      const auto worker = context == node.attrs.end() ? worker_of_.end()
-                                                      : worker_of_.find(context->second);
+      const auto worker = worker_of_.find(node.group);
       TOFU_CHECK(worker != worker_of_.end())
           << "after " << after_ << ": node " << node.name << " is on no worker";
       workers_.push_back(worker->second);
@@ -246,7 +245,7 @@ class TileVerifier {
 
   const Graph& graph_;
   const std::string after_;
-  std::map<std::string, int> worker_of_;
+  std::unordered_map<Name, int> worker_of_;
   std::vector<int> workers_;  // [node]
 };
 

@@ -1,7 +1,6 @@
 #include "passes/schedule/control_deps.h"
 
-#include <map>
-#include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -10,11 +9,11 @@
 namespace tofu {
 
 void AddControlDeps(Graph* graph) {
-  std::map<std::string, std::vector<int>> since;  // by the attribute that places a node
+  std::unordered_map<Name, std::vector<int>> since;  // by group
   for (int number = 0; number < graph->num_nodes(); ++number) {
     Node& node = graph->nodes[number];
     if (node.is_variable()) continue;
-    std::vector<int>& before = since[node.attrs[kContextAttr]];
+    std::vector<int>& before = since[node.group];
     if (TakesControlDeps(node)) node.control_deps = std::exchange(before, {});
     before.push_back(number);
   }

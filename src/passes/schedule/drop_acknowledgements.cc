@@ -240,7 +240,7 @@ class Dropper {
     Node node;
     node.op = kRetireOp;
     node.name = first.retirement;
-    node.attrs[kContextAttr] = WorkerContext(worker(first));
+    node.group = WorkerGroup(worker(first));
     if (first.is_direct) node.attrs[kDirectAttr] = "1";
     std::set<int> fetches;
     for (int i : group) {

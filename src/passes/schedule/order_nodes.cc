@@ -47,12 +47,12 @@ std::vector<int> PlacesOf(const std::vector<int>& order) {
 
 // The worker of every node, numbered as they come.
 std::vector<int> WorkersOf(const Graph& graph) {
-  std::unordered_map<std::string_view, int> numbers;
+  std::unordered_map<Name, int> numbers;
   std::vector<int> workers;
   workers.reserve(graph.nodes.size());
   for (const Node& node : graph.nodes) {
     const int next = static_cast<int>(numbers.size());
-    workers.push_back(numbers.emplace(node.attrs.at(kContextAttr), next).first->second);
+    workers.push_back(numbers.try_emplace(node.group, next).first->second);
   }
   return workers;
 }

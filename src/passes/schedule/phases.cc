@@ -62,13 +62,18 @@ std::vector<NodeEntry> KeptEntries(const Partitioned& partitioned) {
 class Copier {
  public:
   explicit Copier(Partitioned& source)
-      : source_(source), copies_(source.graph.num_entries(), NodeEntry{-1, 0}) {}
+      : source_(source), copies_(source.graph.num_entries(), NodeEntry{-1, 0}) {
+    builder_.Reserve(source.graph.num_nodes());
+  }
 
   // With `is_last`, takes all but the node's operator and name out of the source.
   void CopyNode(int node, bool is_last) {
     Graph& graph = source_.graph;
     Node& source = graph.nodes[node];
-    Node copy = {source.op, source.name, {}, {}, {}, source.num_outputs};
+    Node copy;
+    copy.op = source.op;
+    copy.name = source.name;
+    copy.num_outputs = source.num_outputs;
     if (is_last) {
       copy.attrs = std::move(source.attrs);
       copy.inputs = std::move(source.inputs);
@@ -79,14 +84,9 @@ class Copier {
       copy.control_deps = source.control_deps;
     }
     for (NodeEntry& input : copy.inputs) input = copies_[graph.entry_id(input)];
-    std::vector<Shape> shapes;
-    std::vector<int> dtypes;
-    for (int output = 0; output < copy.num_outputs; ++output) {
-      shapes.push_back(graph.shape({node, output}));
-      dtypes.push_back(graph.dtype({node, output}));
-    }
-    const int added =
-        builder_.Add(std::move(copy), source_.node_workers[node], shapes, dtypes);
+    const int first = graph.first_entry[node];
+    const int added = builder_.Add(std::move(copy), source_.node_workers[node],
+                                   &graph.shapes[first], &graph.dtypes[first]);
     for (int output = 0; output < graph.nodes[node].num_outputs; ++output) {
       copies_[graph.entry_id({node, output})] = {added, output};
     }

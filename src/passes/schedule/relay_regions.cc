@@ -25,7 +25,7 @@ Node RelayOf(const Node& fetch, NodeEntry region) {
   relay.name =
       fetch.name + "/relay" + (region.index > 0 ? std::to_string(region.index) : "");
   relay.inputs = {region};
-  relay.attrs[kContextAttr] = fetch.attrs.at(kContextAttr);
+  relay.group = fetch.group;
   return relay;
 }
 
@@ -37,7 +37,7 @@ std::vector<bool> Acknowledging(const Graph& graph) {
     for (NodeEntry input : node.inputs) {
       const Node& source = graph.nodes[input.node];
       if (source.op != kMultiFetchOp || IsRegion(graph, input)) continue;
-      if (source.attrs.at(kContextAttr) != node.attrs.at(kContextAttr)) {
+      if (source.group != node.group) {
         acknowledging[input.node] = true;
       }
     }

@@ -73,8 +73,7 @@ bool IsSplittable(int var, const StrategyRow& row) {
 // The numerator of a form where variables range over their extents; those that
 // `is_zero` are 0.
 template <typename Predicate>
-int64_t Numerator(const AffineForm& form, const std::vector<int64_t>& extents,
-                  Predicate is_zero) {
+int64_t Numerator(const AffineForm& form, const Shape& extents, Predicate is_zero) {
   int64_t sum = form.constant;
   for (const AffineForm::Term& term : form.terms) {
     if (term.upper && !is_zero(term.var)) sum += term.coef * (extents[term.var] - 1);
@@ -85,8 +84,7 @@ int64_t Numerator(const AffineForm& form, const std::vector<int64_t>& extents,
 // Whether neighbouring values of a splittable variable may touch indices that are not
 // neighbours, whatever the other splittable variables are. The distance of
 // floor(a / k) from floor(b / k) is at most ceil((a - b) / k).
-bool LeavesGaps(const DimAccess& access, const StrategyRow& row,
-                const std::vector<int64_t>& extents) {
+bool LeavesGaps(const DimAccess& access, const StrategyRow& row, const Shape& extents) {
   const auto is_splittable = [&row](int var) { return IsSplittable(var, row); };
   const int64_t width = Numerator(access.hi, extents, is_splittable) -
                         Numerator(access.lo, extents, is_splittable);
@@ -101,8 +99,7 @@ bool LeavesGaps(const DimAccess& access, const StrategyRow& row,
 }
 
 // Whether all values of all variables together touch all indices.
-bool IsWhole(const DimAccess& access, const std::vector<int64_t>& extents,
-             int64_t extent) {
+bool IsWhole(const DimAccess& access, const Shape& extents, int64_t extent) {
   const auto none = [](int) { return false; };
   return Numerator(access.lo, extents, none) < access.lo.divisor &&
          Numerator(access.hi, extents, none) >= (extent - 1) * access.hi.divisor;
@@ -192,7 +189,7 @@ bool MayMixReductions(const StrategyRow& row) {
 }
 
 bool MaySkipElements(const Graph& graph, const StrategyRow& row, int node) {
-  std::vector<int64_t> extents;
+  Shape extents;
   for (size_t v = 0; v < row.vars.size(); ++v) {
     extents.push_back(VarExtent(row, static_cast<int>(v), graph, node));
   }

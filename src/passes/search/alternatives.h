@@ -42,7 +42,7 @@ struct Restrictions {
 // What an operator can be split along.
 struct SplitVariables {
   const StrategyRow* row = nullptr;  // null: nothing is known of the operator
-  std::vector<int64_t> extents;      // [variable]
+  Shape extents;                     // [variable]
   std::vector<int> candidates;       // variables
 };
 

@@ -171,7 +171,7 @@ class Explainer {
 
   OrderedJson StrategiesJson(int node, size_t step) const {
     const StrategyRow* row = table_.row(node);
-    std::vector<int64_t> extents;
+    Shape extents;
     for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
       extents.push_back(VarExtent(*row, static_cast<int>(v), graph_, node));
     }

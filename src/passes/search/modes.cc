@@ -22,8 +22,7 @@ std::vector<int> Dimensions(const Shape& shape) {
   return dims;
 }
 
-CutExtents ExtentsOf(const std::vector<int64_t>& extents,
-                     const RecursiveOptions& options) {
+CutExtents ExtentsOf(const Shape& extents, const RecursiveOptions& options) {
   return CutExtents(extents, options.restrictions.equal_tiles);
 }
 
@@ -71,7 +70,7 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
     if (coarse.operators[p].elementwise) continue;
     const int node = coarse.operators[p].nodes[0];
     const StrategyRow* row = table.row(node);
-    std::vector<int64_t> extents;
+    Shape extents;
     for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
       extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
     }

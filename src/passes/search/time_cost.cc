@@ -30,9 +30,8 @@ double Divided(const Cuts& cuts, const std::vector<int>& parts) {
 }
 
 // Into how many parts cuts divide each dimension.
-std::vector<int64_t> DividedSides(size_t sides, const Cuts& cuts,
-                                  const std::vector<int>& parts) {
-  std::vector<int64_t> divided(sides, 1);
+Shape DividedSides(size_t sides, const Cuts& cuts, const std::vector<int>& parts) {
+  Shape divided(sides, 1);
   for (size_t step = 0; step < cuts.size(); ++step) {
     if (cuts[step] != kReplicated) divided[cuts[step]] *= parts[step];
   }
@@ -205,18 +204,18 @@ TimedSplit TimeCost::Split(int node, const Cuts& cuts) const {
   return split;
 }
 
-std::vector<int64_t> TimeCost::VarExtents(int node) const {
+Shape TimeCost::VarExtents(int node) const {
   const StrategyRow* row = table_.row(node);
-  std::vector<int64_t> extents;
+  Shape extents;
   for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
     extents.push_back(VarExtent(*row, static_cast<int>(v), graph_, node));
   }
   return extents;
 }
 
-double TimeCost::Fullness(const std::vector<int64_t>& extents, const Cuts& cuts,
+double TimeCost::Fullness(const Shape& extents, const Cuts& cuts,
                           const Alike& alike) const {
-  const std::vector<int64_t> divided = DividedSides(extents.size(), cuts, parts_);
+  const Shape divided = DividedSides(extents.size(), cuts, parts_);
   double fullness = 1;
   for (size_t d = 0; d < extents.size(); ++d) {
     int64_t side = extents[d];
@@ -230,7 +229,7 @@ double TimeCost::Fullness(const std::vector<int64_t>& extents, const Cuts& cuts,
   return fullness;
 }
 
-double TimeCost::Fullness(const std::vector<int64_t>& extents, const Cuts& cuts) const {
+double TimeCost::Fullness(const Shape& extents, const Cuts& cuts) const {
   double fullness = 0;
   for (const Alike& alike : alike_) {
     fullness = std::max(fullness, Fullness(extents, cuts, alike));
@@ -240,7 +239,7 @@ double TimeCost::Fullness(const std::vector<int64_t>& extents, const Cuts& cuts)
 }
 
 template <typename SecondsOf>
-double TimeCost::Slowest(const std::vector<int64_t>& extents, const Cuts& cuts,
+double TimeCost::Slowest(const Shape& extents, const Cuts& cuts,
                          SecondsOf seconds_of) const {
   double slowest = 0;
   double speeds = 0;

@@ -156,15 +156,13 @@ class TimeCost {
 
   std::vector<Alike> FindAlike() const;
   Division division() const { return {parts_, shares_}; }
-  std::vector<int64_t> VarExtents(int node) const;
+  Shape VarExtents(int node) const;
   // The largest part over the mean one: of workers that are alike, and of all.
-  double Fullness(const std::vector<int64_t>& extents, const Cuts& cuts,
-                  const Alike& alike) const;
-  double Fullness(const std::vector<int64_t>& extents, const Cuts& cuts) const;
+  double Fullness(const Shape& extents, const Cuts& cuts, const Alike& alike) const;
+  double Fullness(const Shape& extents, const Cuts& cuts) const;
   // What workers wait for, of seconds by worker and fullness.
   template <typename SecondsOf>
-  double Slowest(const std::vector<int64_t>& extents, const Cuts& cuts,
-                 SecondsOf seconds_of) const;
+  double Slowest(const Shape& extents, const Cuts& cuts, SecondsOf seconds_of) const;
   double PartSeconds(int node, int worker, double read, double written,
                      double divided) const;
   double PackSeconds(double bytes) const;

@@ -25,7 +25,7 @@ void AddEntry(const Graph& graph, NodeEntry entry, std::string* key) {
 // Equal for nodes that make the same call.
 std::string Key(const Graph& graph, int number) {
   const Node& node = graph.nodes[number];
-  std::string key = node.op + '\n';
+  std::string key = node.op.text() + '\n';
   for (const auto& [name, value] : node.attrs) {
     if (!IsOperatorAttr(name)) continue;
     key += name;

@@ -44,6 +44,56 @@ TEST(ShortVector, ACopyIsItsOwn) {
   }
 }
 
+TEST(ShortVector, AMovedListIsEmptyAndUsable) {
+  for (Short list : {Short{1, 2}, Short{1, 2, 3, 4}}) {
+    Short target = {9, 9, 9, 9, 9};
+    const std::vector<int64_t> expected = Items(list);
+    target = std::move(list);
+    EXPECT_EQ(Items(target), expected);
+    EXPECT_TRUE(list.empty());  // NOLINT: what a moved list holds is promised
+    for (int64_t i = 0; i < 6; ++i) list.push_back(i);
+    EXPECT_EQ(Items(list), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(Items(target), expected);
+  }
+}
+
+TEST(ShortVector, ChangesAsAVectorDoes) {
+  Short list;
+  std::vector<int64_t> expected;
+  const auto check = [&] { ASSERT_EQ(Items(list), expected); };
+  for (int64_t item : {5, 6, 7, 8}) {
+    EXPECT_EQ(*list.insert(list.begin() + list.size() / 2, item), item);
+    expected.insert(expected.begin() + static_cast<std::ptrdiff_t>(expected.size() / 2),
+                    item);
+    check();
+  }
+  EXPECT_EQ(*list.erase(list.begin() + 1), expected[2]);
+  expected.erase(expected.begin() + 1);
+  check();
+  for (size_t size : {5, 2, 4}) {
+    list.resize(size, 3);
+    expected.resize(size, 3);
+    check();
+  }
+  list.assign(2, 8);
+  expected.assign(2, 8);
+  check();
+  list.emplace_back(4) = 1;
+  expected.push_back(1);
+  check();
+  list.pop_back();
+  expected.pop_back();
+  check();
+  list.assign(expected.rbegin(), expected.rend());
+  check();
+}
+
+TEST(ShortVector, IsOrderedAsAVectorIs) {
+  EXPECT_LT((Short{1, 2}), (Short{1, 3}));
+  EXPECT_LT((Short{1, 2}), (Short{1, 2, 0, 0}));
+  EXPECT_FALSE((Short{2}) < (Short{1, 2, 3, 4}));
+}
+
 TEST(ShortVector, ListsOfDifferentLengthsDiffer) {
   EXPECT_NE((Short{1, 2, 3}), (Short{1, 2}));
   EXPECT_NE((Short{1, 2, 3}), (Short{1, 2, 3, 4}));

@@ -78,6 +78,19 @@ TEST(Box, AccessBoxEvaluatesBothBoundsAndFloors) {
   EXPECT_EQ(AccessBox({half}, {9}, ranges), (Box{{-1}, {1}}));
 }
 
+TEST(Box, OverlapIsAnIntersectionWithElements) {
+  const Box box = {{1, 2}, {4, 6}};
+  for (int64_t begin = 0; begin < 8; ++begin) {
+    for (int64_t end = begin; end < 8; ++end) {
+      const Box other = {{begin, 1}, {end, 3}};
+      EXPECT_EQ(Overlap(box, other), Intersect(box, other).Volume() > 0);
+      const Box after = {{0, begin}, {2, end}};
+      EXPECT_EQ(Overlap(box, after), Intersect(box, after).Volume() > 0);
+    }
+  }
+  EXPECT_TRUE(Overlap(Box(), Box())) << "a scalar's one element";
+}
+
 TEST(Box, IntersectionAndContainment) {
   const Box a{{0, 2}, {4, 6}};
   EXPECT_EQ(Intersect(a, {{2, 0}, {9, 3}}), (Box{{2, 2}, {4, 3}}));

@@ -7,7 +7,7 @@
 namespace tofu {
 namespace {
 
-std::vector<Cuts> Enumerate(const std::vector<int64_t>& extents, const Cuts& given,
+std::vector<Cuts> Enumerate(const Shape& extents, const Cuts& given,
                             WholeStep whole = WholeStep::kOnlyWhenNothingCanBeCut,
                             std::vector<int> parts = {}) {
   std::vector<int> dims;

@@ -38,6 +38,22 @@ TEST(Graph, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(graph.shapes, example.graph().shapes);
 }
 
+TEST(Graph, AGroupIsAnAttributeOfTheDocument) {
+  Graph graph = Mlp(4, 4, 1).graph();
+  const std::string hash = GraphHash(graph);
+  graph.nodes[1].attrs = {{"__a__", "1"}, {"z", "2"}};
+  graph.nodes[1].group = "worker1";
+  EXPECT_NE(GraphHash(graph), hash);
+  const std::string text = WriteGraph(graph);
+  EXPECT_NE(text.find(R"("attrs":{"__a__":"1","__ctx_group__":"worker1","z":"2"})"),
+            std::string::npos);
+  const Graph read = ReadGraph(text);
+  EXPECT_EQ(read.nodes[1].group, "worker1");
+  EXPECT_EQ(read.nodes[1].attrs, (Attrs{{"__a__", "1"}, {"z", "2"}}));
+  EXPECT_TRUE(read.nodes[0].group.empty());
+  EXPECT_EQ(WriteGraph(read), text);
+}
+
 // Covers every member, and texts that JSON escapes.
 TEST(Graph, IsWrittenAsMxnetReadsIt) {
   Graph graph;

@@ -41,7 +41,7 @@ TEST(MultiFetchCells, LoopOverRowsThatLieApart) {
   ASSERT_EQ(cells[0].loops.size(), 1u);
   EXPECT_EQ(cells[0].loops[0].count, 2);
   EXPECT_EQ(cells[0].loops[0].to_stride, 2);
-  EXPECT_EQ(cells[0].loops[0].from_strides, (std::vector<int64_t>{4}));
+  EXPECT_EQ(cells[0].loops[0].from_strides, (Extents{4}));
 }
 
 // --- Against a naive loop over elements --------------------------------------

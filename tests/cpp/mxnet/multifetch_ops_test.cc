@@ -78,8 +78,8 @@ TEST(MultiFetchOps, RemoteTilesComeAsHandles) {
   Attribute spec("spec", kSpec);
   OpShapes shapes = {{{1}, {}}, {{}, {}}};
   Op("_tofu_multifetch").infer_shapes(spec.attrs(), &shapes);
-  EXPECT_EQ(shapes.inputs, (std::vector<std::vector<int64_t>>{{1}, {3}}));
-  EXPECT_EQ(shapes.outputs, (std::vector<std::vector<int64_t>>{{6}, {1}}));
+  EXPECT_EQ(shapes.inputs, (std::vector<Extents>{{1}, {3}}));
+  EXPECT_EQ(shapes.outputs, (std::vector<Extents>{{6}, {1}}));
   int inputs[] = {-1, -1};
   int outputs[] = {-1, -1};
   Op("_tofu_multifetch").infer_dtypes(spec.attrs(), inputs, 2, outputs);
@@ -97,7 +97,7 @@ TEST(MultiFetchOps, ARetirementKeepsItsTilesDtype) {
   EXPECT_EQ(outputs[0], kInt64);
   OpShapes shapes = {{{4}, {1}, {1}}, {{}}};
   Op("_tofu_retire").infer_shapes(count.attrs(), &shapes);
-  EXPECT_EQ(shapes.outputs, (std::vector<std::vector<int64_t>>{{1}}));
+  EXPECT_EQ(shapes.outputs, (std::vector<Extents>{{1}}));
 }
 
 TEST(MultiFetchOps, PublishFetchAndRetire) {
@@ -130,8 +130,8 @@ TEST(MultiFetchOps, ABundleAssemblesSeveralRegions) {
   EXPECT_EQ(std::pair(num_inputs, num_outputs), std::pair(2, 3));
   OpShapes shapes = {{{2}, {}}, {}};
   Op("_tofu_multifetch").infer_shapes(attrs, &shapes);
-  EXPECT_EQ(shapes.inputs, (std::vector<std::vector<int64_t>>{{2}, {3}}));
-  EXPECT_EQ(shapes.outputs, (std::vector<std::vector<int64_t>>{{2}, {6}, {1}}));
+  EXPECT_EQ(shapes.inputs, (std::vector<Extents>{{2}, {3}}));
+  EXPECT_EQ(shapes.outputs, (std::vector<Extents>{{2}, {6}, {1}}));
   int dtypes[] = {-1, -1};
   int outputs[] = {-1, -1, -1};
   Op("_tofu_multifetch").infer_dtypes(attrs, dtypes, 2, outputs);
@@ -144,7 +144,7 @@ TEST(MultiFetchOps, ABundleAssemblesSeveralRegions) {
   int64_t handle[] = {0, 0};
   Attribute count("num_tiles", "2");
   Op("_tofu_publish").infer_shapes(count.attrs(), &shapes);
-  EXPECT_EQ(shapes.outputs, (std::vector<std::vector<int64_t>>{{2}}));
+  EXPECT_EQ(shapes.outputs, (std::vector<Extents>{{2}}));
   Call("_tofu_publish", "", {first, second}, {handle});
   float small[2];
   float region[6];
@@ -271,7 +271,7 @@ TEST(MultiFetchOpsThreads, ReadSpecificationsWhileOthersAddNewOnes) {
       Attribute spec("spec", SliceSpec(rows, 0));
       OpShapes shapes = {{{}}, {{}, {}}};
       Op("_tofu_multifetch").infer_shapes(spec.attrs(), &shapes);
-      if (shapes.outputs[0] != std::vector<int64_t>{rows, 16}) problems += "wrong shape ";
+      if (shapes.outputs[0] != Extents{rows, 16}) problems += "wrong shape ";
     }
     return problems;
   });

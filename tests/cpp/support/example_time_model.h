@@ -53,7 +53,7 @@ inline TimeModel ModelOf(const Graph& graph, const Machine& machine) {
   for (int node = 0; node < graph.num_nodes(); ++node) {
     Work work;
     work.kind =
-        static_cast<OperatorKind>(graph.nodes[node].op.size() % kNumOperatorKinds);
+        static_cast<OperatorKind>(graph.nodes[node].op.text().size() % kNumOperatorKinds);
     for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
       work.flops += 7.0 * static_cast<double>(NumElements(graph.shape({node, i})));
     }

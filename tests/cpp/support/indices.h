@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/short_vector.h"
+
 namespace tofu {
 
-using Index = std::vector<int64_t>;
+using Index = ShortVector<int64_t, 4>;
 
 // Elements of an array of this shape.
 inline int64_t Elements(const Index& shape) {

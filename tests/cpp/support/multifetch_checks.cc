@@ -17,9 +17,7 @@ using Entry = std::pair<int, int>;
 
 Entry Of(NodeEntry entry) { return {entry.node, entry.index}; }
 
-std::string WorkerOf(const Graph& graph, int node) {
-  return graph.nodes[node].attrs.at(kContextAttr);
-}
+Name WorkerOf(const Graph& graph, int node) { return graph.nodes[node].group; }
 
 // The fetches that read every publication.
 std::map<int, std::set<int>> Readers(const Graph& graph) {

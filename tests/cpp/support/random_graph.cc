@@ -161,7 +161,7 @@ class Grower {
 };
 
 // One of `choices` or none. Every part gets something; parts need not be equal.
-int RandomCut(const std::vector<int>& choices, int parts, std::vector<int64_t>* extents,
+int RandomCut(const std::vector<int>& choices, int parts, Shape* extents,
               Random* random) {
   std::vector<int> fitting = {kReplicated};
   for (int choice : choices) {
@@ -202,7 +202,7 @@ TileShares RandomShares(const std::vector<int>& parts, Random* random) {
 Plan RandomPlan(const MockGraph& mock, const std::vector<int>& parts, Random* random) {
   Plan plan = ReplicatedPlan(mock, parts);
   for (int entry = 0; entry < mock.graph.num_entries(); ++entry) {
-    std::vector<int64_t> extents = mock.graph.shapes[entry];
+    Shape extents = mock.graph.shapes[entry];
     std::vector<int> dims;
     for (size_t d = 0; d < extents.size(); ++d) dims.push_back(static_cast<int>(d));
     for (size_t step = 0; step < parts.size(); ++step) {
@@ -222,7 +222,7 @@ Plan RandomPlan(const MockGraph& mock, const std::vector<int>& parts, Random* ra
   for (int node = 0; node < mock.graph.num_nodes(); ++node) {
     const StrategyRow* row = mock.table.row(node);
     if (row == nullptr) continue;
-    std::vector<int64_t> extents;
+    Shape extents;
     for (size_t v = 0; v < row->vars.size(); ++v) {
       extents.push_back(VarExtent(*row, static_cast<int>(v), mock.graph, node));
     }

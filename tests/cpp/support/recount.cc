@@ -131,8 +131,8 @@ Span PartOf(Span span, const Plan& plan, size_t step, int part) {
 }
 
 // All of `extents`, divided into pieces step by step.
-Region Piece(const std::vector<int64_t>& extents, const std::vector<int>& cuts,
-             const Plan& plan, const std::vector<int>& which) {
+Region Piece(const Shape& extents, const std::vector<int>& cuts, const Plan& plan,
+             const std::vector<int>& which) {
   Region piece;
   for (int64_t extent : extents) piece.push_back({0, extent});
   for (size_t step = 0; step < cuts.size(); ++step) {
@@ -178,7 +178,7 @@ class Operator {
         cuts_(plan.op_cuts[node]),
         which_(PartsOfWorker(worker, plan.parts)) {
     if (row_ == nullptr) return;
-    std::vector<int64_t> extents;
+    Shape extents;
     for (size_t v = 0; v < row_->vars.size(); ++v) {
       extents.push_back(VariableExtent(graph, *row_, node, v));
     }
@@ -251,7 +251,7 @@ class Operator {
     std::stable_sort(steps.begin(), steps.end(), by_reducing);
     std::stable_sort(steps.begin(), steps.end(),
                      [&](size_t a, size_t b) { return plan_.parts[a] > plan_.parts[b]; });
-    const std::vector<int64_t> smallest = SmallestTile({node_, index});
+    const Shape smallest = SmallestTile({node_, index});
     for (size_t first = 0; first < smallest.size(); ++first) {
       Splitting division = DivisionFrom(first, smallest, steps);
       std::stable_sort(
@@ -310,9 +310,9 @@ class Operator {
   }
 
   // The least that any worker's tile has along each dimension.
-  std::vector<int64_t> SmallestTile(NodeEntry entry) const {
+  Shape SmallestTile(NodeEntry entry) const {
     const size_t number = EntryOf(graph_, entry);
-    std::vector<int64_t> least = graph_.shapes[number];
+    Shape least = graph_.shapes[number];
     for (int worker = 0; worker < plan_.workers(); ++worker) {
       const Region tile = Piece(graph_.shapes[number], plan_.tensor_cuts[number], plan_,
                                 PartsOfWorker(worker, plan_.parts));
@@ -323,7 +323,7 @@ class Operator {
     return least;
   }
 
-  Splitting DivisionFrom(size_t first, std::vector<int64_t> left,
+  Splitting DivisionFrom(size_t first, Shape left,
                          const std::vector<size_t>& steps) const {
     Splitting division;
     const size_t rank = left.size();

@@ -78,7 +78,7 @@ TEST(OperatorUses, InputsAndOutputsCountForTheSize) {
   mock.Elementwise("mul", {large, large});
   mock.Elementwise("mul", {small});
   mock.Elementwise("add", {small, small});
-  mock.graph.nodes[2].attrs["__ctx_group__"] = "worker1";
+  mock.graph.nodes[2].group = "worker1";
   mock.graph.nodes[5].attrs["k"] = "v";
   const OperatorUses uses = FindOperatorUses(mock.graph);
   EXPECT_EQ(uses.node_uses, (std::vector<int>{-1, -1, 0, 0, 1, 2}));

@@ -42,14 +42,12 @@ struct Workers {
     std::vector<std::string> ops;
     for (const Node& node : builder.graph().nodes) {
       if (!node.is_variable()) {
-        ops.push_back(node.op + "@" + std::to_string(WorkerOf(node)));
+        ops.push_back(node.op.text() + "@" + std::to_string(WorkerOf(node)));
       }
     }
     return ops;
   }
-  static int WorkerOf(const Node& node) {
-    return node.attrs.at(kContextAttr).back() - '0';
-  }
+  static int WorkerOf(const Node& node) { return node.group.text().back() - '0'; }
 
   GraphBuilder builder;
   std::vector<NodeEntry> tiles;
@@ -161,10 +159,8 @@ TEST_F(EmitPlainTest, AddsNothingForAWholeTileAndSlicesOnTheOwner) {
       EmitPlain(FetchTiles(0, {{3}, {4}}, {4}, {0}, {2}), tiles, 0, "n@0/in0", &builder_);
   EXPECT_EQ(NodeOf(part).op, "slice_axis");
   EXPECT_EQ(NodeOf(part).name, "n@0/in0/slice0");
-  EXPECT_EQ(
-      NodeOf(part).attrs,
-      (std::map<std::string, std::string>{
-          {"__ctx_group__", "worker1"}, {"axis", "0"}, {"begin", "1"}, {"end", "2"}}));
+  EXPECT_EQ(NodeOf(part).group, "worker1");
+  EXPECT_EQ(NodeOf(part).attrs, (Attrs{{"axis", "0"}, {"begin", "1"}, {"end", "2"}}));
 }
 
 TEST_F(EmitPlainTest, SlicesFloat32OneDimensionAfterTheOther) {
@@ -185,7 +181,7 @@ TEST_F(EmitPlainTest, ConcatenatesTheLastDimensionFirst) {
   const NodeEntry whole = EmitPlain(
       FetchTiles(1, WholeBox({4, 6}), {4, 6}, {0, 1}, {2, 2}), tiles, 0, "n", &builder_);
   EXPECT_EQ(NodeOf(whole).attrs.at("dim"), "0");
-  EXPECT_EQ(NodeOf(whole).attrs.at("__ctx_group__"), "worker1");
+  EXPECT_EQ(NodeOf(whole).group, "worker1");
   ASSERT_EQ(NodeOf(whole).inputs.size(), 2u);
   EXPECT_EQ(NodeOf(NodeOf(whole).inputs[0]).attrs.at("dim"), "1");
   EXPECT_EQ(builder_.shape(whole), (Shape{4, 6}));

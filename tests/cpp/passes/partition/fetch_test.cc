@@ -123,7 +123,7 @@ TEST(PlanFetch, CoversRandomRegionsOnceWithOnePieceATile) {
     const auto sources = Tiles(shape, cuts, parts, worker);
     const FetchSpec spec = PlanFetch(worker, region, WholeBox(shape), sources);
     Array seen(region.Extents());
-    std::set<std::vector<int64_t>> met;
+    std::set<Shape> met;
     for (const FetchSource& source : sources) {
       if (Intersect(source.box, region).Volume() > 0) met.insert(source.box.begin);
     }

@@ -42,7 +42,7 @@ TEST(GraphBuilder, PlacesNodesAndNamesEachOnce) {
   std::vector<std::string> names;
   for (const Node& node : builder.graph().nodes) {
     names.push_back(node.name);
-    EXPECT_EQ(node.attrs.at(kContextAttr), "worker3");
+    EXPECT_EQ(node.group, "worker3");
   }
   EXPECT_EQ(names, (std::vector<std::string>{"x", "x#2", "x#3"}));
   EXPECT_EQ(builder.node_workers(), (std::vector<int>{3, 3, 3}));

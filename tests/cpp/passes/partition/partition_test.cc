@@ -73,16 +73,14 @@ TEST(Partition, DropsOnlyAttributesOfTofuAndShapesOfVariables) {
   mock.graph.nodes[x.node].attrs["__shape__"] = "(4,)";
   const NodeEntry y = mock.Elementwise("add", {x});
   mock.graph.nodes[y.node].attrs["scalar"] = "3";
-  mock.graph.nodes[y.node].attrs["__ctx_group__"] = "mine";
+  mock.graph.nodes[y.node].group = "mine";
   mock.Head(y, "output");
   const Partitioned divided =
       PartitionGraph(mock.graph, mock.table, ReplicatedPlan(mock, {2}));
-  EXPECT_EQ(Find(divided, "x@1").attrs,
-            (std::map<std::string, std::string>{{"__ctx_group__", "worker1"},
-                                                {"__lr_mult__", "2"}}));
-  EXPECT_EQ(Find(divided, "add1@0").attrs,
-            (std::map<std::string, std::string>{{"__ctx_group__", "worker0"},
-                                                {"scalar", "3"}}));
+  EXPECT_EQ(Find(divided, "x@1").attrs, (Attrs{{"__lr_mult__", "2"}}));
+  EXPECT_EQ(Find(divided, "x@1").group, "worker1");
+  EXPECT_EQ(Find(divided, "add1@0").attrs, (Attrs{{"scalar", "3"}}));
+  EXPECT_EQ(Find(divided, "add1@0").group, "worker0");
   EXPECT_EQ(divided.variables[0].role, "parameter");
 }
 

@@ -68,10 +68,9 @@ TEST(VerifyTiles, FindsADamagedGraph) {
 
 TEST(VerifyTiles, FindsNodesWithoutAWorker) {
   ExpectComplaint("is on no worker",
-                  [](Partitioned* p) { p->graph.nodes[0].attrs.erase("__ctx_group__"); });
-  ExpectComplaint("is on no worker", [](Partitioned* p) {
-    p->graph.nodes[0].attrs["__ctx_group__"] = "worker2";
-  });
+                  [](Partitioned* p) { p->graph.nodes[0].group = Name(); });
+  ExpectComplaint("is on no worker",
+                  [](Partitioned* p) { p->graph.nodes[0].group = "worker2"; });
 }
 
 TEST(VerifyTiles, FindsReadersOfOtherWorkersThatWouldGetNoCopy) {
@@ -134,8 +133,7 @@ TEST(VerifyTiles, FindsRetirementsOfOtherTiles) {
   });
   ExpectComplaint("is on another worker than", [](Partitioned* p) {
     Node& retire = NodeOf(p, kRetireOp);
-    std::string& worker = retire.attrs["__ctx_group__"];
-    worker = worker == "worker0" ? "worker1" : "worker0";
+    retire.group = retire.group == "worker0" ? "worker1" : "worker0";
   });
 }
 

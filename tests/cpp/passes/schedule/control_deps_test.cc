@@ -51,8 +51,8 @@ TEST(ControlDeps, ChainTheOperatorsOfEachWorker) {
   EXPECT_EQ(WaitsFor(builder.graph(), "b"), std::vector<std::string>{"a"});
   EXPECT_EQ(WaitsFor(builder.graph(), "b1"), std::vector<std::string>{"a1"});
   for (int node = 0; node < builder.graph().num_nodes(); ++node) {
-    EXPECT_EQ(builder.graph().nodes[node].attrs.at(kContextAttr),
-              WorkerContext(builder.node_workers()[node]));
+    EXPECT_EQ(builder.graph().nodes[node].group,
+              WorkerGroup(builder.node_workers()[node]));
   }
 }
 

@@ -88,7 +88,7 @@ class Drop : public testing::Test {
       for (NodeEntry input : node.inputs) {
         const Node& source = graph().nodes[input.node];
         count += node.op == kRetireOp && source.op == kMultiFetchOp &&
-                 source.attrs.at(kContextAttr) != node.attrs.at(kContextAttr);
+                 source.group != node.group;
       }
     }
     return count;
@@ -96,7 +96,7 @@ class Drop : public testing::Test {
 
   const Node& RetirementOn(int worker) const {
     for (const Node& node : graph().nodes) {
-      if (node.op == kRetireOp && node.attrs.at(kContextAttr) == WorkerContext(worker)) {
+      if (node.op == kRetireOp && node.group == WorkerGroup(worker)) {
         return node;
       }
     }

@@ -238,7 +238,7 @@ void ExpectSameHeads(const PhaseGraph& phase, const std::vector<Array>& values,
 void ExpectForwardFirst(const Phases& phases, const JointGraph& joint) {
   std::vector<int> workers;
   for (const Node& node : joint.graph.nodes) {
-    workers.push_back(node.attrs.at(kContextAttr) == WorkerContext(0) ? 0 : 1);
+    workers.push_back(node.group == WorkerGroup(0) ? 0 : 1);
     for (NodeEntry input : node.inputs) EXPECT_LT(input.node, workers.size() - 1);
     for (int before : node.control_deps) EXPECT_LT(before, workers.size() - 1);
   }

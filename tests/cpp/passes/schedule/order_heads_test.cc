@@ -63,7 +63,7 @@ class BackwardHalf {
 
   NodeEntry AddNode(const std::string& op, const std::string& name,
                     const std::vector<NodeEntry>& inputs, int num_outputs) {
-    Node node{op, name, {{kContextAttr, "worker0"}}, inputs, {}, num_outputs};
+    Node node{Name(op), name, {}, inputs, {}, num_outputs, WorkerGroup(0)};
     graph().nodes.push_back(std::move(node));
     return {graph().num_nodes() - 1, 0};
   }

@@ -51,7 +51,7 @@ Graph Exchange() {
 std::vector<std::string> NamesOn(const Graph& graph, const std::string& worker) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) {
-    if (!node.is_variable() && node.attrs.at(kContextAttr) == worker) {
+    if (!node.is_variable() && node.group == worker) {
       names.push_back(node.name);
     }
   }
@@ -79,7 +79,7 @@ TEST(RelayRegions, ReadersComeBehindARelayAndAcknowledgementsDoNot) {
       EXPECT_TRUE(IsRelay(graph, node));
       EXPECT_EQ(node.name, source.name + "/relay");
       EXPECT_EQ(input.index, 0);
-      EXPECT_EQ(node.attrs.at(kContextAttr), source.attrs.at(kContextAttr));
+      EXPECT_EQ(node.group, source.group);
       ++num_relays;
     }
   }

@@ -113,8 +113,7 @@ class EveryLayout {
   // At each step no tensor and no operator has two of the dimensions, and all are cut
   // into parts of which none is more than a quarter above the mean.
   bool IsPossible(const Layout& layout) const {
-    const auto fits = [&](const std::vector<int>& dims,
-                          const std::vector<int64_t>& extents) {
+    const auto fits = [&](const std::vector<int>& dims, const Shape& extents) {
       std::vector<int64_t> parts(extents.size(), 1);
       for (size_t step = 0; step < layout.size(); ++step) {
         int cut = 0;
@@ -133,7 +132,7 @@ class EveryLayout {
     }
     for (size_t p = 0; p < coarse_.operators.size(); ++p) {
       const int node = coarse_.operators[p].nodes[0];
-      std::vector<int64_t> extents;
+      Shape extents;
       for (size_t v = 0; v < dims_.operators[p].size(); ++v) {
         extents.push_back(VariableExtent(graph_, *table_.row(node), node, v));
       }
