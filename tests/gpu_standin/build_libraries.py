@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = ROOT / "tests/cpp/kernels/gpu/fake"
-# Library -> how the names of its functions begin, and the sources that stand in for some.
+# Library -> prefixes of its functions' names, and the sources that stand in for some of them.
 LIBRARIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "libcudart.so.11.0": (("cuda", "__cuda"), ("fake_runtime.cc",)),
     "libcuda.so.1": (("cu",), ("fake_driver.cc", "fake_measuring.cc", "compiled_kernels.cc")),
@@ -66,7 +66,7 @@ def needed_functions(undefined: Iterable[str]) -> dict[str, list[str]]:
 
 
 def build(library: str, functions: Iterable[str], folder: Path) -> None:
-    """Build one library; functions without a source of ours return 0."""
+    """Build one library; functions without a stand-in return 0."""
     sources = [str(FAKE / source) for source in LIBRARIES[library][1]]
     base = folder / library
     script = base.with_suffix(base.suffix + ".map")

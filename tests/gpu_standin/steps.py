@@ -1,4 +1,4 @@
-"""What the tests of this folder run in processes of their own, one function each.
+"""Runs one function of a test of this folder in a separate process.
 
 FAKE_GPUS=4 python steps.py FUNCTION [ARGUMENT...]
 
@@ -30,7 +30,7 @@ from tofu.mx.run.program import Program
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME_CALLS = ("cudaStreamSynchronize", "cudaMemcpyPeerAsync", "cudaMemsetAsync")
 DRIVER_CALLS = ("cuLaunchKernel", "cuMemcpyHtoDAsync")
-# CUDA's number of an error after which a device goes on: out of resources for a launch.
+# CUDA's number of an error after which a device still works: out of resources for a launch.
 LAUNCH_FAILS = 701
 DTYPES = ("float32", "float64", "float16")  # by MXNet's flag
 STEPS = 2
@@ -91,7 +91,7 @@ def counts():
 
 
 def pending_error():
-    """What waitall raises, else None."""
+    """Return the error that waitall raises, or None."""
     try:
         mx.nd.waitall()
     except mx.base.MXNetError as error:
@@ -117,7 +117,7 @@ def two_sessions():
 
 
 def failing_self_test(call):
-    """A call of the driver fails on one of the GPUs."""
+    """Let a call of the driver fail on one of the GPUs."""
     driver().fail(call, after=1)
     return self_test()
 
@@ -177,7 +177,7 @@ def fetches():
 
 
 def failing_launches():
-    """What a step, waitall after it, and the next step do when a launch fails."""
+    """The outcomes of a step in which a launch fails, of waitall after it, and of the next step."""
     load()
     on_gpus, arrays = _fetch_graph(SPECS["rows"], contexts()[:3])
     expected = np.concatenate([array.asnumpy() for array in arrays.values()])
@@ -195,7 +195,7 @@ def failing_launches():
 
 
 def lost_handle():
-    """What a step, waitall after it, and the next step do when the copy of a handle fails.
+    """The outcomes of a step in which a handle's copy fails, of waitall, and of the next step.
 
     MXNet does not look at the result of such a copy.
     """
@@ -229,7 +229,7 @@ def _use(crossing):
 
 
 def failing_training(name, crossing):
-    """Trains; in every other step a launch fails, each time another. What was not as it should."""
+    """Train, with another failing launch in every other step; return all unexpected outcomes."""
     _use(crossing)
     step, read = _training(name)
     for _ in range(STEPS):
@@ -250,9 +250,9 @@ def failing_training(name, crossing):
 
 
 def lost_handles(name):
-    """Predicts; in every other prediction a copy between GPUs fails, each time another.
+    """Predict, with another failing copy between GPUs in every other prediction.
 
-    Which of them raised an error when their output was read, and what was raised later.
+    Returns the predictions that raised an error when read, and the errors raised later.
     """
     _use("handles")
     net, inputs = _net(name)
@@ -276,7 +276,7 @@ def lost_handles(name):
 
 
 def _errors(*calls):
-    """The errors of these calls, one after the other; nothing else may happen."""
+    """The errors of these calls, one after the other; each must raise one."""
     errors = []
     for call in calls:
         try:
@@ -287,7 +287,7 @@ def _errors(*calls):
 
 
 def deletion():
-    """Deletes executors whose work is pending; the error of any, and another fetch's values."""
+    """Delete executors whose work is pending; return any error, and another fetch's values."""
     load()
     for number in range(20):
         bound, arrays = _fetch_graph(SPECS["rows"], contexts()[:3])
@@ -332,7 +332,7 @@ def _training(name):
 
 
 def example(name):
-    """Two steps of an example's network; the calls of the second."""
+    """The calls that the second step of an example's network makes."""
     step, _ = _training(name)
     step()
     mx.nd.waitall()

@@ -1,4 +1,4 @@
-"""A first try on four GPUs: what README.md says, with nothing else, where the GPUs are stand-ins.
+"""A first try on four GPUs, which are stand-ins: runs exactly what README.md says.
 
 MXNet's own kernels compute nothing there, so losses mean nothing, and a block that the script does
 not hybridize runs eagerly, as its trace gives other values: this script hybridizes.
@@ -18,7 +18,7 @@ LOSSES = ["step 0: loss", "step 1: loss", "step 2: loss"]
 
 @pytest.fixture
 def say(tmp_path):
-    """A function that runs a command line of the page: what it prints, and what tofu tells."""
+    """A function that runs a command line of the page; returns its output, and tofu's messages."""
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     script = tmp_path / "examples" / "mlp.py"
     text = script.read_text()

@@ -15,7 +15,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 COUNTS = (2, 4, 8)
-# MXNet waits once more where a thread of the engine finds two operators in its queue.
+# MXNet waits once more if a thread of the engine finds two operators in its queue.
 _SLACK = 1.05
 _SAMPLED = "text_lstm", "4"
 
@@ -41,7 +41,7 @@ def test_all_gpus_fetch_from_each_other(count):
     assert found["pending"] is None
     calls = found["calls"]
     assert calls["cuLaunchKernel"] == count
-    # Nothing but the kernels moves data: no handle, no acknowledgement.
+    # Only the kernels move data: there are no handles and no acknowledgements.
     for call in ("cuMemcpyHtoDAsync", "cudaMemcpyPeerAsync", "cudaMemsetAsync"):
         assert calls[call] == 0, call
 
@@ -129,7 +129,7 @@ def test_a_step_of_the_examples_makes_as_few_calls_as_recorded(name, gpus, fetch
     assert ("cannot read others' memory" in told) == (gpus == "4,4" and fetch == "multifetch")
     allowed = budget(calls, name, fetch, gpus)
     assert {call: calls[call] for call in allowed if calls[call] > _SLACK * allowed[call]} == {}
-    # Of these, a step makes the same number every time.
+    # A step makes the same number of these calls every time.
     exact = ("cuLaunchKernel", "cuMemcpyHtoDAsync", "cudaMemsetAsync")
     assert {call: calls[call] for call in exact} == {call: allowed[call] for call in exact}
 

@@ -20,8 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Tests see searches run, and leave nothing in the user's folders.
 os.environ["TOFU_CACHE"] = "0"
 
-# The tests of PyTorch's front end run where torch is. Elsewhere not even their folder may be
-# looked at, as pytest would import it under torch's name.
+# The tests of PyTorch's front end run only if torch is installed. Otherwise pytest must not even
+# look at their folder, as it would import it under torch's name.
 if importlib.util.find_spec("torch") is None:
     collect_ignore = ["torch"]
 
@@ -46,7 +46,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture(autouse=True)
 def _environment_restored() -> Iterator[None]:
-    """Give every test the environment back: commands set variables of the process they run in."""
+    """Restore the environment after every test, as commands set variables of their process."""
     before = dict(os.environ)
     yield
     for name in set(os.environ) - set(before):
@@ -88,7 +88,7 @@ def run_script() -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def forking_python() -> str:
-    """The path of a program that stands in for Python, with MXNet loaded (support/forked.py)."""
+    """The path of a program that stands in for Python with MXNet loaded (support/forked.py)."""
     from .support import forked
 
     return forked.python()
@@ -116,7 +116,7 @@ def is_left_out(item: pytest.Item, key: str) -> bool:
 
 
 def slow_files_first(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The tests, those of files with slow ones first: begun last, one keeps all others waiting."""
+    """Put files with slow tests first; if one began last, all others would wait for it."""
     slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
     return sorted(items, key=lambda item: item.path not in slow)
 

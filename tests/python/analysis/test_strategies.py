@@ -1,4 +1,4 @@
-"""Symbolic strategies, from descriptions alone."""
+"""Strategies derived symbolically, from descriptions alone."""
 
 from __future__ import annotations
 

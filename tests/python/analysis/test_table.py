@@ -224,7 +224,7 @@ def test_shipped_descriptions_say_where_they_stand() -> None:
 
 
 def test_strategies_hold_together_too() -> None:
-    """Each alone leaves one dimension whole, which is all that the operator needs."""
+    """Each strategy alone leaves one dimension whole, and the operator needs no more."""
 
     @op
     def table_one_whole(x):
@@ -259,7 +259,7 @@ def test_a_size_may_stand_for_several() -> None:
 
 
 def test_rows_and_analyses_that_are_kept_have_a_limit(monkeypatch):
-    """Otherwise every new batch size, or attribute with a shape in it, would stay in memory."""
+    """Otherwise rows of every new batch size, or attribute with a shape, would stay in memory."""
     assert table._row.cache_info().maxsize == table._ROWS_KEPT
     monkeypatch.setattr(table, "_SYMBOLIC", {})
     monkeypatch.setattr(table, "_ANALYSES_KEPT", 3)

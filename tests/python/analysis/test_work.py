@@ -1,4 +1,4 @@
-"""The work of operators, against what their definitions say."""
+"""The work of operators, compared with their definitions."""
 
 from __future__ import annotations
 

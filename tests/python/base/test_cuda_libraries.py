@@ -1,4 +1,4 @@
-"""The GPU build of MXNet: what it needs is there before it is imported, or one sentence says so."""
+"""MXNet's GPU build: its libraries are loaded before it, or one sentence names those missing."""
 
 import ctypes
 import subprocess
@@ -19,7 +19,7 @@ def gpu_wheel(monkeypatch):
 
 @pytest.fixture
 def loaded(monkeypatch, gpu_wheel):
-    """What the loader is asked for; `missing` are names that it cannot find."""
+    """The names of the libraries to load; the loader does not find those in `missing`."""
 
     class Loader(list):
         missing = ()
@@ -132,7 +132,7 @@ def test_capabilities_are_the_drivers(tmp_path, monkeypatch):
 
 
 def test_the_switch_loads_them_before_mxnet(tmp_path):
-    """With a stand-in for MXNet, which the script imports."""
+    """The script imports a stand-in for MXNet."""
     (tmp_path / "mxnet.py").write_text("raise SystemExit('imported first')\n")
     code = (
         "from tofu import _import_hook, cuda_libraries\n"

@@ -50,7 +50,7 @@ def graph(dtype):
 
 @pytest.mark.parametrize("flag", range(len(NAMES)))
 def test_the_passes_have_the_same_sizes(flag):
-    """A transpose cut by rows on both sides: each of two workers fetches a quarter."""
+    """If a transpose is cut by rows on both sides, each of two workers fetches a quarter."""
     core = pytest.importorskip("tofu._core")
     from tofu.analysis.strategy_table import strategy_table
 

@@ -1,4 +1,4 @@
-"""Scripts catch tofu's errors as those of Python that mean the same."""
+"""Scripts catch tofu's errors as the errors of Python that mean the same."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""benchmarks/gpu_calls.py counts what MXNet's executor would do."""
+"""benchmarks/gpu_calls.py counts the calls that MXNet's executor would make."""
 
 import json
 

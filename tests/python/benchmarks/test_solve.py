@@ -32,7 +32,7 @@ def problem_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(import_script: Callable[[str], ModuleType]) -> Callable[..., int]:
-    """Runs the script; its exit status."""
+    """Run the script; return its exit status."""
 
     def status(*args: object) -> int:
         try:

@@ -1,7 +1,7 @@
 """Random plans on stock MXNet: with any cuts, losses and gradients are those of a serial run.
 
-Runs once without descriptions, so every worker fetches whole inputs and cuts its tiles from
-what it computes, and once with operators split at random, too.
+Runs once without descriptions, so every worker fetches whole inputs and cuts its tiles from its
+outputs, and once with operators split at random, too.
 """
 
 import json
@@ -56,7 +56,7 @@ def _expected(symbol, inputs, parameters):
 
 
 def _random_cuts(extents, choices, parts, rng):
-    """One of `choices` (or None) a step, where its extent divides."""
+    """A random one of `choices` whose extent divides, or None, for each step."""
     extents, cuts = list(extents), []
     for part in parts:
         fitting = [choice for choice in choices if extents[choice] % part == 0]

@@ -284,7 +284,7 @@ def test_a_step_takes_the_graph_or_copies_it():
 
 
 def test_operators_that_nothing_reads_may_be_cut_apart():
-    """They do not run, and are alike whatever they read."""
+    """Such operators do not run, and are alike whatever they read."""
     graph, table = documents.graph(), documents.table()
     for name, source in (("of_x", 0), ("of_w", 1)):
         inputs = [[source, 0, 0], [source, 0, 0]]

@@ -32,7 +32,7 @@ FILES = (
     "own.py",
 )  # fmt: skip
 _SYMBOL = ("--shape", "data=4,6", "net.json")
-# What each command is asked about, and what keeps it short.
+# The target of each command, and the options that keep it fast.
 TARGETS = {
     "run": ("train.py",), "check": ("train.py",), "trace": ("train.py",), "plan": _SYMBOL,
     "compare": _SYMBOL, "estimate": _SYMBOL, "frontier": ("--workers", "2", *_SYMBOL),
@@ -91,7 +91,7 @@ def variables(rng: random.Random) -> dict[str, str]:
 
 
 def write_files(folder: Path) -> None:
-    """Write what the command lines name, but for saved.plan, which a command makes."""
+    """Write the files that command lines name, except saved.plan, which a command makes."""
     texts = {
         "net.json": json.dumps(SYMBOL), "train.py": _TRAIN, "pins.txt": "w=0\n# a comment\n",
         "own.py": _OWN,

@@ -1,4 +1,4 @@
-"""tofu check of whole scripts: right ones, wrong ones, and those that it cannot run."""
+"""tofu check of whole scripts: correct ones, wrong ones, and ones that it cannot run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .test_errors import TRAIN, one_line, run_python
 
 pytestmark = pytest.mark.slow
 
-# Wrong only where it runs partitioned, and alike in both precisions.
+# This script is wrong only if partitioned, and by as much in both precisions.
 WRONG = TRAIN.replace(".sum()", ".sum() * (1 + 1e-4 * parted)").replace(
     "import mxnet as mx", "import os\nimport mxnet as mx\nparted = 'MXNET_GRAPH_PASS' in os.environ"
 )
@@ -50,7 +50,7 @@ def test_scripts_that_cannot_be_checked(tmp_path):
     assert "train.py: it ended without a training step; expected one of gluon.Trainer" in line
 
 
-# Sums that cancel but for a rounding of float32: their signs depend on the order of the terms.
+# Sums that cancel up to a rounding of float32: their signs depend on the order of the terms.
 EDGE = """
 import mxnet as mx
 import numpy as np
@@ -93,7 +93,7 @@ def test_values_at_an_edge_are_explained(tmp_path):
     assert "it differs as much" in told and "one rounding (1e-7) apart" in told
 
 
-# Its output at c depends on all of the row, so only the batch may be split.
+# The operator's output at c depends on the whole row, so only the batch may be split.
 CUSTOM = """
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -158,7 +158,7 @@ def check_custom(folder, forward, backward, *options, batch=4):
 def test_a_right_description(tmp_path):
     ran = check_custom(tmp_path, *RIGHT)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    # Its block runs serially in the first step, which would compare nothing.
+    # The block runs serially in the first step, so there is nothing to compare.
     assert "\n   2  output" in ran.stdout and "\n   3  output" not in ran.stdout
 
 
@@ -178,7 +178,7 @@ def test_a_false_description_is_named(tmp_path):
 
 
 def test_a_false_description_that_the_plan_does_not_use(tmp_path):
-    """Only the gradient is false, and the batch is split, which is right."""
+    """Only the gradient's description is false, and the plan splits the batch, which is correct."""
     ran = check_custom(tmp_path, RIGHT[0], FALSE[1], batch=512)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     *table, verdict, line = ran.stdout.splitlines()
@@ -200,7 +200,7 @@ def test_a_script_that_runs_serially(tmp_path):
 
 
 def test_a_net_that_draws_random_numbers(tmp_path):
-    """Nothing that a run says of itself is taken for a tensor."""
+    """No message of the run is taken for a tensor."""
     noise = "lambda F, x: x + F.random.uniform_like(x)"
     added = f"net.add(gluon.nn.HybridLambda({noise}))\nnet.initialize()\nnet.hybridize()"
     ran = check(tmp_path, TRAIN.replace("net.initialize()", added), "--format=json")

@@ -178,7 +178,7 @@ def run_tofu(*args, cwd):
 
 
 def start_tofu(*args, cwd):
-    """Run tofu in a process of its own, in which nothing imports MXNet before the script does."""
+    """Run tofu in a separate process, in which only the script imports MXNet."""
     words = [sys.executable, "-m", "tofu", *map(str, args)]
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
 

@@ -22,7 +22,7 @@ MAKE_PLAN = ["plan", "--workers", "2", "--save", "saved.plan", "--shape", "data=
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A folder with what the command lines name."""
+    """A folder with the files that command lines name."""
     folder = tmp_path_factory.mktemp("files")
     command_lines.write_files(folder)
     done = tofu(MAKE_PLAN, folder)

@@ -49,7 +49,7 @@ def run_python(*args, cwd, **variables):
         if not name.startswith("TOFU_") and name != "MXNET_GRAPH_PASS"
     }
     environ.update(variables)
-    if "PYTHONPATH" in variables:  # which Python reads at its start
+    if "PYTHONPATH" in variables:  # Python reads it at its start
         return run_group([sys.executable, *map(str, args)], cwd=cwd, env=environ)
     return forked.run(args, cwd=cwd, env=environ)
 
@@ -57,7 +57,7 @@ def run_python(*args, cwd, **variables):
 def run_group(command, *, timeout=300, **options):
     """Run a command; at the time limit, end it with all processes that it has started.
 
-    subprocess.run would end the command alone and wait on for those that hold its pipes.
+    subprocess.run would end the command alone, and wait for other processes that hold its pipes.
     """
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -96,7 +96,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def without_mxnet(folder):
-    """A folder whose module mxnet fails as a missing one, or as one with a newer NumPy."""
+    """A folder whose module mxnet fails as if it were missing, or had a newer NumPy."""
 
     def make(source):
         package = folder / "stand_in" / "mxnet"
@@ -205,7 +205,7 @@ WRONG = [
 
 
 def test_wrong_arguments_of_enable(folder):
-    """And the last one, which the script does not catch, is one line."""
+    """The last error, which the script does not catch, is one line."""
     (folder / "enable.py").write_text(ENABLE.format(cases=WRONG))
     line = one_line(run_python("enable.py", cwd=folder))
     assert line.startswith(f"tofu: tofu.enable: pins=3: {DICT}")
@@ -424,7 +424,7 @@ def test_a_script_that_is_no_python(folder):
 
 
 def called_by(name, function):
-    """The error of a function that a module of this name calls."""
+    """The error of a function when a module of this name calls it."""
     scope = {"__name__": name, "function": function}
     exec("def call():\n    function()", scope)
     return scope["call"]

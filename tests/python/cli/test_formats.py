@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 NUMBER, MAYBE = (int, float), (int, float, type(None))
 TEXT, ITEMS, MAP = str, list, dict
-# Command line -> name of the format, and the types of its fields; "list[field]" is of each item.
+# Command line -> name of the format, and the types of its fields; "list[field]": of each item.
 SCHEMAS = {
     "plan --workers 2 --memory estimate mlp.py": ("tofu-plan", {
         "workers": int, "graph_hash": TEXT, "parts": ITEMS, "total_bytes": int,

@@ -48,7 +48,7 @@ def test_ctrl_c_ends_the_command_quietly(tmp_path, words, begun):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        # A shell that runs tests in the background has Ctrl-C ignored.
+        # A shell that runs tests in the background makes them ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None

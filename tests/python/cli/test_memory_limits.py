@@ -61,7 +61,7 @@ def printed(capsys, *words):
 
 def test_a_plan_within_a_limit(capsys, monkeypatch):
     for name in ("TOFU_MEMORY", "TOFU_REPLICATION", "TOFU_WORKERS", "MXNET_GRAPH_PASS"):
-        monkeypatch.setenv(name, "")  # what the command sets is undone
+        monkeypatch.setenv(name, "")  # makes monkeypatch undo what the command sets
     cut = printed(capsys, "--memory=estimate")
     fitting = printed(capsys, "--memory=100GiB")
     assert fitting["memory"] == "exact"

@@ -1,7 +1,7 @@
 """Thousands of damaged files through the command line: no traceback, no crash, no hang.
 
-A sample by default, 5,000 of each format and command with --full: those of FORMATS took 20 minutes
-on a machine of two busy cores.
+Takes a sample by default, and 5,000 files of each format and command with --full: FORMATS took
+20 minutes on a machine of two busy cores.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def edited(document, rng):
 
 
 def damaged(data, rng):
-    """Bytes with a few of them changed, lost, repeated, or all after one cut off."""
+    """Bytes with a few of them changed, lost or repeated, or with the end cut off."""
     made = bytearray(data)
     for _ in range(rng.randint(1, 4)):
         if not made:
@@ -87,7 +87,7 @@ def damaged(data, rng):
 
 
 def plan_text(rng):
-    """A plan file; mostly with a right checksum, which lets a reader get further."""
+    """A plan file, mostly with a correct checksum, so that a reader gets further."""
     plans = edited([NAMED, {**NAMED, "workers": 4, "parts": [2, 2]}], rng)
     document = {"format": "tofu-plan-file", "version": 1, "plans": plans}
     document["sha256"] = plan_file._digest(plans)
@@ -262,7 +262,7 @@ SYMBOL = {
 
 
 def symbols(folder, count):
-    """The paths of that many damaged symbols."""
+    """The paths of `count` damaged symbols."""
     paths = []
     for seed in range(count):
         rng = random.Random(f"symbol {seed}")
@@ -275,7 +275,7 @@ def symbols(folder, count):
 
 
 def test_no_damaged_symbol_ends_in_a_traceback(tmp_path, full):
-    """Each in a forked process, as MXNet itself crashes on some."""
+    """Reads each symbol in a forked process, as MXNet itself crashes on some."""
     pytest.importorskip("mxnet")
     paths = symbols(tmp_path, ALONE if full else SYMBOLS)
     ran = subprocess.run(
@@ -290,10 +290,10 @@ def test_no_damaged_symbol_ends_in_a_traceback(tmp_path, full):
     }  # fmt: skip
 
 
-MXNET_CRASHES = 255  # how MXNet's handler of a segmentation fault ends the process
+MXNET_CRASHES = 255  # the exit status of MXNet's handler of segmentation faults
 
-# The command forks before it loads MXNet, which takes a second; here MXNet is loaded first. It
-# crashes in the forked process as it does in that of the command, which tells it in one line.
+# The command forks before it loads MXNet, which takes a second; here MXNet is loaded first. MXNet
+# crashes in the forked process as it does in the command's, which reports that in one line.
 FORK_ALL = """
 import os, signal, sys, time
 import mxnet
@@ -303,7 +303,7 @@ import tofu.mx.graphs.training_graph, tofu.mx.memory.step_memory
 for path in sys.argv[1:]:
     child = os.fork()
     if child == 0:
-        signal.alarm(60)  # which ends what hangs
+        signal.alarm(60)  # ends the process if it hangs
         out = os.open(path + ".out", os.O_WRONLY | os.O_CREAT)
         os.dup2(out, 1)
         os.dup2(out, 2)

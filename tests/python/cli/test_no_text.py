@@ -19,7 +19,7 @@ def _refuse(*args, **kwargs):
 
 @pytest.fixture
 def no_text(environment, monkeypatch):  # noqa: F811
-    """Refuse to write graphs and plans of C++, and to read plans. The cache keeps files."""
+    """Refuse to write C++ graphs and plans, and to read plans. The cache keeps files."""
     monkeypatch.setenv("TOFU_CACHE", "0")
     for owner, name in (
         (_core.Graph, "to_json"),

@@ -33,7 +33,7 @@ def invoke(*args: str) -> Result:
 
 
 def test_a_finding_names_the_seed_that_it_was_found_with() -> None:
-    """Runs in a separate process, where the finding is one of the real operator."""
+    """Runs in a separate process, in which the finding is about the real operator."""
     ran = invoke("verify", "size_array", "--seed", "7", "--processes", "1")
     assert ran.exit_code == 0, ran.output
     assert ran.output.count("  tofu verify size_array --seed 7\n") == 2
@@ -231,14 +231,14 @@ CASES = [case("Custom", In((4, 6)), attrs={"op_type": "square"}, dtype="float32"
 
 
 def test_a_description_that_the_analysis_rejects_is_false(tmp_path: Path) -> None:
-    """In processes of its own: descriptions last as long as the process."""
+    """Runs separate processes, because descriptions last as long as the process."""
     (tmp_path / "my file.py").write_text(REJECTED)
     command = ["-m", "tofu", "verify", "--describe", "my file.py", "Custom:square"]
     ran = forked.run([*command, "--processes=1"], cwd=tmp_path)
     assert ran.returncode == 1
     assert "false: Custom" in ran.stdout
     assert "the analysis rejects its description: " in ran.stdout
-    # Where it is, what was found there, and what is allowed.
+    # The error says where it is, what was found there, and what is allowed.
     assert "\n    >     return lambda i: data[i] * data[i]\n    found: " in ran.stdout
     assert "\n    allowed: " in ran.stdout
     assert f"tofu verify Custom:square --seed 1 --describe '{tmp_path}/my file.py'\n" in ran.stdout

@@ -1,4 +1,4 @@
-"""tofu run --processes: what it starts, and how it ends. Training: gluon/test_distributed.py."""
+"""The processes that tofu run --processes starts and ends; gluon/test_distributed.py trains."""
 
 import os
 import re
@@ -24,7 +24,7 @@ print(*map(os.environ.get, names), sys.argv[1:])
 
 @pytest.fixture
 def no_servers(monkeypatch):
-    """Without processes of the parameter server, which take seconds to start."""
+    """Start no processes of the parameter server, which would take seconds."""
     sleep = [sys.executable, "-c", "import time; time.sleep(1000)"]
     monkeypatch.setattr(server_process, "command", lambda role, environ: (sleep, dict(environ)))
     monkeypatch.setattr(processes, "_END_S", 0.1)
@@ -93,7 +93,7 @@ def test_a_launcher_that_is_killed_leaves_nobody(tmp_path):
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout.readline() == "here\n"
         launcher.kill()
-        # The output ends when none of the processes holds it.
+        # The output ends when no process holds it open.
         ended = threading.Thread(target=launcher.stdout.read)
         ended.start()
         ended.join(20)

@@ -1,4 +1,4 @@
-"""What commands do that takes long is told on a terminal, and only there."""
+"""Commands tell their long stages on a terminal, and only there."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ def told(monkeypatch):
 
     @contextlib.contextmanager
     def followed(follower):
-        if not hasattr(follower, "doing"):  # a search, which shows more than its name
+        if not hasattr(follower, "doing"):  # a search, which tells more than its name
             yield
             return
         stages.append(follower.doing)
@@ -43,7 +43,7 @@ ROWS = ("1 worker (row 1 of 2)", "2 workers (row 2 of 2)")
 
 
 def counted(what):
-    """What is told of a plan whose memory is counted, while the next ones are searched."""
+    """The texts about a plan whose memory is counted while the next ones are searched."""
     return [what, f"{what}, {MEMORY}"]
 
 

@@ -1,4 +1,4 @@
-"""From tofu plan --save to a run with TOFU_PLAN: the same weights, or one clear error."""
+"""A run with TOFU_PLAN of a plan of tofu plan --save has the same weights, or one clear error."""
 
 import json
 import os

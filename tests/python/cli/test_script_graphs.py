@@ -1,4 +1,4 @@
-"""tofu plan of scripts that train several graphs: all of them, as a run would plan them."""
+"""tofu plan of scripts that train several graphs plans all of them, as a run would."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_graph_of_a_step_is_planned(tmp_path, args):
     assert len(heads) == len(NAMES)
     for number, (head, name) in enumerate(zip(heads, NAMES), 1):
         assert head.startswith(f"Graph {number} of 3: {name}"), head
-    # It ends where the last Trainer would step, and computes nothing before.
+    # The script ends where its last Trainer would step, and computes nothing before.
     assert "stepping 0 0.0" in ran.stderr and "stepped" not in ran.stderr
 
 
@@ -125,7 +125,7 @@ def test_a_script_that_ends_early_gives_its_status(tmp_path, command):
 
 
 def test_scripts_of_other_kinds(tmp_path):
-    """A script that updates by hand, one that asks what zeros cannot give, one that fails."""
+    """A script that updates by hand, one that needs more than zeros, and one that fails."""
     by_hand = TRAIN.replace("trainer = ", "# ").replace("trainer.step(4)", "").replace(
         "with autograd", "for step in range(3):\n  print('step', step)\n  with autograd"
     ).replace("    loss = ", "      loss = ")  # fmt: skip
@@ -166,7 +166,7 @@ def test_a_script_of_numpy_arrays(tmp_path):
     assert ran.stdout.count("Graph ") == 3, ran.stderr
 
 
-# 1 GiB of weights and as much of gradients: known at once, known with the input, and cast.
+# 1 GiB of weights and as much of gradients: shapes known at once, known with the input, and cast.
 LARGE = """
 import mxnet as mx
 from mxnet import autograd, gluon, nd

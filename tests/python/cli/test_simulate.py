@@ -14,7 +14,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
 
 
 def tofu(*args: object, status: int = 0) -> str:
-    """What a command prints; what it complains about if it fails."""
+    """The output of a command; its error text if it fails."""
     done = forked.run(["-m", "tofu", *args], env=ENVIRONMENT)
     assert done.returncode == status, done.stderr
     return done.stderr if status else done.stdout
@@ -52,7 +52,7 @@ def test_the_times_of_the_document_agree(mlp: dict[str, Any]) -> None:
 
 
 def test_the_predicted_step_is_a_trace_as_a_measured_one(tmp_path: Path) -> None:
-    """Tracks without gaps, whose operators are those of the simulation."""
+    """Its tracks have no gaps, and their operators are those of the simulation."""
     options = ["--workers=4", "--machine=p3.16xlarge", "--batch-size=64", "--format=json"]
     path = tmp_path / "predicted.json"
     document = json.loads(tofu("simulate", *options, "--perfetto", path, "mlp"))
@@ -69,7 +69,7 @@ def test_the_predicted_step_is_a_trace_as_a_measured_one(tmp_path: Path) -> None
         assert worker["busy_seconds"] * 1e6 - 1 <= busy < step  # with launches and copies
     ran = {each["args"]["node"]: each for each in slices if "args" in each}
     longest = [each for each in document["critical_path"]["longest"] if each["name"] in ran]
-    assert len(longest) > 16  # others run while an operator before them on the track does
+    assert len(longest) > 16  # others overlap with an operator before them on the track
     for each in longest:
         assert ran[each["name"]]["args"]["operator"] == each["op"]
         assert ran[each["name"]]["ts"] >= each["begin"] * 1e6 - 0.01

@@ -1,4 +1,4 @@
-"""The page's table of a predicted step and of one that tofu trace measured."""
+"""The page's tables of a predicted step and of a step that tofu trace measured."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def measured(workers=2, **changes):
 
 
 def plan(*args):
-    """The exit status of a command."""
+    """Run tofu plan; return its exit status."""
     with pytest.raises(SystemExit) as end:
         main.main(["plan", *args, "mlp"])
     return end.value.code or 0

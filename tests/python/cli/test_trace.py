@@ -1,4 +1,4 @@
-"""tofu trace of real scripts: times that add up, every operator, and what it cannot trace."""
+"""tofu trace of real scripts: times add up, no operator is missing, and errors are clear."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def spans(folder):
 
 @pytest.mark.parametrize("fetch", ["multifetch", "plain"])
 def test_a_step_of_every_worker_adds_up(tmp_path, fetch):
-    """More workers than this machine has cores: MXNet's own profiler would end the process."""
+    """There are more workers than cores, for which MXNet's own profiler would end the process."""
     workers = 8
     ran = trace(tmp_path, TRAIN, f"--workers={workers}", f"--fetch={fetch}")
     assert ran.returncode == 0, ran.stderr
@@ -146,7 +146,7 @@ def test_files_that_a_trace_must_not_replace(tmp_path):
 
 
 def test_a_process_that_does_not_end_is_ended(tmp_path):
-    """What it has written is shown all the same."""
+    """The command still shows the output of the ended process."""
     stuck = "import atexit, time\natexit.register(time.sleep, 600)\n" + TRAIN
     ran = trace(tmp_path, stuck, "--workers=2")
     assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,4 @@
-"""The commands of the documentation, run as printed, print what the documentation says.
+"""The commands of the documentation, run as printed, print the output shown there.
 
 A fenced block with "$ " before its commands is run in a copy of the examples. Times and rounding
 differences vary, so they are masked; "..." stands for any lines. After "<!-- varies -->" only the
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = ["README.md", *(p.relative_to(ROOT).as_posix() for p in sorted(ROOT.glob("docs/**/*.md")))]
 VARYING = re.compile(r"\b\d+\.\d+ m?s\b|\b\d+%|\b\d+\.\de[-+]\d+\b")
 SLOW = ("tofu estimate", "tofu frontier", "tofu check", "tofu trace", "tofu run --processes", "cd ")
-WHOLE = ("tofu frontier --workers 8",)  # a minute
+WHOLE = ("tofu frontier --workers 8",)  # takes a minute
 FAILS = {"tofu plan --memory 12GiB --workers 2 text_lstm.py --width 8192": 2}
 # The operator for which docs/own-operators.md gets a suggestion.
 MY_DOT = """
@@ -58,7 +58,7 @@ def blocks(page):
 
 
 def session_of(block):
-    """The commands of a block, with what each prints."""
+    """The commands of a block, each with its output."""
     parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
     return [(part.partition("\n")[0], part.partition("\n")[2]) for part in parts]
 
@@ -79,7 +79,7 @@ SESSIONS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A copy of the examples, and of the operator of a page."""
+    """A folder with copies of the examples and of the operator of a page."""
     path = tmp_path_factory.mktemp("walkthrough") / "examples"
     shutil.copytree(ROOT / "examples", path)
     (path / "my_dot.py").write_text(MY_DOT)
@@ -94,7 +94,7 @@ def run(folder, command):
         for name, value in os.environ.items()
         if not name.startswith("TOFU_") and name != "MXNET_GRAPH_PASS"
     }
-    environ["TOFU_CACHE"] = "0"  # an earlier run's plans would be told of
+    environ["TOFU_CACHE"] = "0"  # else messages would name an earlier run's plans
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         environ[name] = value
@@ -105,7 +105,7 @@ def run(folder, command):
 
 
 def matches(found, printed):
-    """Whether an output is what is printed, where "..." stands for any lines."""
+    """Whether an output matches the page's, where "..." stands for any lines."""
     found, printed = (VARYING.sub("N", re.sub(r" +", " ", text)) for text in (found, printed))
     pattern = "".join(
         r"(?:.*\n)*?" if line == "..." else re.escape(line) + r"\n" for line in printed.splitlines()

@@ -1,10 +1,10 @@
-"""Trains a reduced model of odd sizes while MXNet counts what one worker holds.
+"""Trains a reduced model of odd sizes while MXNet counts the memory that one worker holds.
 
     python -m tests.python.equality.measured_memory MODEL WORKERS WATCHED
 
-Prints the MiB that worker WATCHED holds in the third step, at the most. MXNet's profiler has one
-counter for cpu(1), and others for the contexts of OTHERS. Contexts of pinned memory are CPU
-contexts, too, on a machine without GPUs, but for operators' workspaces, which are on cpu(N).
+Prints the most MiB that worker WATCHED holds in the third step. MXNet's profiler has one counter
+for cpu(1), and others for the contexts of OTHERS. On a machine without GPUs, contexts of pinned
+memory are CPU contexts, too, except for operators' workspaces, which are on cpu(N).
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ from tofu.gluon.session.session import active
 
 from . import test_reduced_models as reduced
 
-# What replaces the odd sizes of test_reduced_models, and the batch. In smaller or flatter models
-# the buffers of fetches, and in ResNets channels that oneDNN adds to fill blocks, weigh more.
+# Sizes that replace the odd ones of test_reduced_models, and the batch. In smaller or flatter
+# models the buffers of fetches, and in ResNets oneDNN's padding of channels, would weigh more.
 LARGER = {
     "rnn-10-8k": ({"steps": 9, "hidden": 255}, {"data": (9, 17), "label": (9,)}, 255),
     "wresnet-152-10": ({"width": 4}, {}, 35),
@@ -53,7 +53,7 @@ def watched_mib(name, workers, watched):
 
 
 def most_mib(run):
-    """The most on WATCHED after `run` has said when to begin."""
+    """The most memory on WATCHED, from the time that `run` returns."""
     file = os.path.join(tempfile.gettempdir(), f"{os.getpid()}-memory.json")
     mx.profiler.set_config(profile_memory=True, filename=file)
     mx.profiler.set_state("run")

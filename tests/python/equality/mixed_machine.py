@@ -6,13 +6,14 @@ from tofu.plans.machine_files import machine_text
 
 
 def mixed_machine(count, *, slowness=1.0, memory=None):
-    """A machine of two hosts with so many devices each, which the second host's are a third as
-    fast as; links and the host's work take next to no time.
+    """A machine of two hosts with `count` devices each; the second host's are a third as fast.
+
+    Links and the host's work take next to no time.
 
     Args:
         count: devices of each host.
-        slowness: by how much all are slower than V100s.
-        memory: bytes of a device of the second host; None: as of the first.
+        slowness: factor by which all devices are slower than V100s.
+        memory: bytes of a device of the second host; None: as many as of the first.
     """
     document = json.loads(machine_text("2x8v100"))
     device, operators = document.pop("device"), document.pop("operators")

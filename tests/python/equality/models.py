@@ -83,7 +83,7 @@ def lstm():
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A model, the shape of its input, and how to train it."""
+    """A model, the shape of its input, and the settings of its training."""
 
     net: Callable[[], nn.HybridBlock]
     data_shape: tuple[int, ...]

@@ -1,7 +1,8 @@
 """Counts the bytes that workers read from each other in a step, in the graphs that MXNet runs.
 
-The count shares no code with the passes: it adds up what MultiFetch's specifications copy from
-tiles of other workers, and what MXNet copies where a node reads an array of another context.
+The count shares no code with the passes: it adds up the bytes that MultiFetch's specifications
+copy from tiles of other workers, and those that MXNet copies if a node reads an array of another
+context.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ _OWN = ("_tofu_publish", "_tofu_multifetch", "_tofu_retire")
 
 
 def wrong_bytes(compiled: Compiled) -> str:
-    """What is wrong with the bytes that workers read from each other; "" if nothing is.
+    """Describe a difference between the bytes that workers read and the plan's; "" if equal.
 
-    They read less than the plan says where it has copies of a tensor that nobody reads, and where
-    MXNet copies: an array once for all nodes of a worker, which the plan counts for each.
+    Workers read less than the plan says in two cases: if it has copies of a tensor that no worker
+    reads, and if MXNet copies an array once for several nodes, for which the plan counts it again.
     """
     moved, expected = moved_bytes(compiled), expected_bytes(compiled)
     tensors = compiled.plan.tensors
@@ -36,13 +37,13 @@ def wrong_bytes(compiled: Compiled) -> str:
 
 
 def expected_bytes(compiled: Compiled) -> int:
-    """What the plan says: without updates, and what shared fetches save and roots add."""
+    """The plan's bytes, without those of updates, and corrected for shared fetches and roots."""
     found = compiled.searched.total_bytes - compiled.searched.update_bytes
     return found - compiled.shared_bytes + compiled.relayed_bytes
 
 
 def moved_bytes(compiled: Compiled) -> int:
-    """What workers read from each other in the forward and the backward pass."""
+    """The bytes that workers read from each other in the forward and the backward pass."""
     return sum(sum(_moved(json.loads(graph.to_json()))) for graph in compiled.step.graphs)
 
 

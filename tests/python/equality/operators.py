@@ -5,7 +5,7 @@
         outputs, fetches = by_parts(run, parts, cuts, rng)
 
 ``tofu.verify`` cuts arrays itself. Here the passes partition the graph: every tensor has
-random tiles, and workers fetch what they need with MultiFetch.
+random tiles, and workers fetch their regions with MultiFetch.
 """
 
 import json
@@ -40,7 +40,7 @@ FAULTS = {
 
 
 def reason_not_to_run(case):
-    """Why tofu cannot partition a case's graph; None if it can."""
+    """The reason why tofu cannot partition a case's graph; None if it can."""
     load()
     if case.imperative or case.in_place:
         return "not a node of a graph"

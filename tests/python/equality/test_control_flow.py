@@ -10,7 +10,7 @@ import tofu
 
 BATCH, WIDTH, STEPS = 6, 12, 3
 
-# The parts that depend on values are whole, with a warning.
+# Control flow that depends on values stays whole, with a warning.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*every worker computes them whole"),
     pytest.mark.filterwarnings("ignore:.*they are replicated"),

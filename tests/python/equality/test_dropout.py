@@ -12,7 +12,7 @@ from tofu.gluon.session.session import looking
 
 @pytest.fixture(params=[2, 3, 4])
 def steps(request):
-    """Tofu on; the training steps that it makes."""
+    """Turn tofu on; yield the list of training steps that it makes."""
     found = []
     mx.random.seed(1)
     tofu.enable(workers=request.param, device="cpu", strict=True, log="quiet")
@@ -49,7 +49,7 @@ def variable(dtype="float32"):
 
 
 def assert_dropped(out, gradient):
-    """About half is zero, the rest twice as large; and the gradient is the same."""
+    """Check that about half of the output is zero, the other half doubled, as in the gradient."""
     assert 0.1 < (out == 0).mean() < 0.9
     np.testing.assert_array_equal(gradient, out)
     np.testing.assert_array_equal(out[out != 0], 2)
@@ -102,7 +102,7 @@ def test_a_retained_graph_keeps_its_masks(steps):
 
 
 def test_a_retained_graph_draws_nothing(steps):
-    """What the script draws next is the same."""
+    """The script's next random numbers are the same."""
     del steps
     net, x = masked(), variable()
     found = []
@@ -118,7 +118,7 @@ def test_a_retained_graph_draws_nothing(steps):
 
 
 def trained(seed, kind):
-    """What a net with several dropouts computes in a few steps."""
+    """The losses and weights of a net with several dropouts after a few steps."""
     mx.random.seed(1)
     net = nn.HybridSequential(prefix="net_")
     with net.name_scope():
@@ -167,7 +167,7 @@ def test_predictions_drop_nothing(steps):
 
 
 class Noisy(nn.HybridBlock):
-    """Adds random numbers that need no input, or numbers drawn from what was computed."""
+    """Adds random numbers that need no input, or samples of a computed distribution."""
 
     def __init__(self, kind):
         super().__init__()

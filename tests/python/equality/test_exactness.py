@@ -18,7 +18,7 @@ import tofu.gluon
 EPSILON = np.finfo(np.float32).eps
 ROUNDINGS = 4
 MOST = 2  # times plain's error
-# The error of a single draw may be small by luck; where eight seem to differ, more decide.
+# The error of a single draw may be small by luck. Eight draws are taken, and more if they differ.
 DRAWS = (8, 48)
 RUNS = ((2, "data-parallel"), (4, "tofu"))  # workers, and how plans are searched
 
@@ -40,16 +40,16 @@ class Scaled(gluon.HybridBlock):
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """An operator, or a layer and what follows.
+    """An operator, or a layer with an operator after it.
 
     Attributes:
         layer: makes the layer, or None.
-        operator: what follows.
-        rank: of what it takes, without the batch.
-        least: what an error is relative to at least. Sums of parts are rounded by themselves, so
-            where they cancel, plain MXNet's compensated sum is more exact.
-        values: of VALUES, those that it is tried with.
-        sizes: of features, where not those of SIZES.
+        operator: the operator, which follows the layer if there is one.
+        rank: of its input, without the batch.
+        least: smallest scale of a relative error. Sums of parts are rounded separately, so if they
+            cancel, plain MXNet's compensated sum is more exact.
+        values: the names in VALUES to try.
+        sizes: numbers of features; None: those of SIZES.
     """
 
     layer: Optional[Callable[[], Any]] = None
@@ -138,8 +138,8 @@ def differences(found, exact):
 def errors(case, shape, values, draws):
     """Per array, errors relative to largest values: plain, and for each of RUNS.
 
-    Of both, root mean squares of some draws: relative to the value of one draw, where a sum may
-    cancel, the error is a matter of luck.
+    Both are root mean squares over some draws: relative to the value of one draw, in which a sum
+    may cancel, an error depends on luck.
     """
     found, sizes = [], []
     for seed in range(draws):
@@ -159,7 +159,7 @@ def errors(case, shape, values, draws):
 
 
 def measured(case, shape, values):
-    """What `errors` finds in as few draws as show a partitioned operator as exact as plain."""
+    """The result of `errors` with the fewest draws that show the operator as exact as plain."""
     for draws in DRAWS:
         plain, parted = errors(case, shape, values, draws)
         if all(ratio(plain, found) <= MOST for found in parted.values()):
@@ -168,7 +168,7 @@ def measured(case, shape, values):
 
 
 def ratio(plain, parted):
-    """How much further off the partitioned operator is; errors of a few roundings are equal."""
+    """The partitioned error over the plain one; errors of a few roundings count as equal."""
     return float((parted / np.maximum(plain, ROUNDINGS * EPSILON)).max())
 
 
@@ -224,7 +224,7 @@ def listed(values):
 
 
 def row(name, values):
-    """The row of an operator: of all places, the one where it is furthest off."""
+    """The row of an operator, for the place with the largest error."""
     places = [(*measured(CASES[name], shape, values), shape) for shape in shapes(CASES[name])]
     found = [
         (ratio(plain, parted), max(plain), max(parted), workers, "x".join(map(str, shape)))

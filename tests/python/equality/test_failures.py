@@ -1,4 +1,4 @@
-"""If descriptions and lowerings fail, the rest is partitioned, and all results are correct."""
+"""If descriptions and lowerings fail, other operators are partitioned, and results are correct."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Every plan of a frontier runs, and gives what the serial run gives."""
+"""Every plan of a frontier runs, with the results of the serial run."""
 
 import functools
 
@@ -44,7 +44,7 @@ def partitioned(dtype, **options):
 
 
 def has_states_apart(plan):
-    """Whether Adam's means are cut otherwise than their parameters."""
+    """Whether some of Adam's states have other cuts than their parameters."""
     cuts = {tensor.name: tensor.cuts for tensor in plan.tensors}
     return any(cuts[f"{name}:mean"] != own for name, own in cuts.items() if f"{name}:mean" in cuts)
 

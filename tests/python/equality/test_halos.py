@@ -52,7 +52,7 @@ def layers(rng):
 
 
 class Drawn(mx.init.Initializer):
-    """Draws the same numbers for every dtype, which MXNet's own generator does not."""
+    """Draws the same numbers for every dtype, unlike MXNet's own generator."""
 
     def __init__(self):
         super().__init__()

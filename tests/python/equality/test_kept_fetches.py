@@ -1,4 +1,4 @@
-"""Fetched regions that workers keep for the backward pass give what fetching again gives."""
+"""Keeping fetched regions for the backward pass gives the same results as fetching again."""
 
 import functools
 import json
@@ -49,7 +49,7 @@ def partitioned(model, dtype, workers, kept, **options):
             found = train(CASES[model], dtype, STEPS)
     finally:
         tofu.disable()
-    # The net's last program: the loss by itself fetches nothing.
+    # The net's last program; the loss's own program fetches nothing.
     return found, [each for each in seen if each.fetched_bytes][-1]
 
 
@@ -132,7 +132,7 @@ def test_the_setting_is_a_size():
 
 def test_the_command_counts_what_is_kept(capsys, monkeypatch):
     for name in ("TOFU_KEEP_FETCHED", "TOFU_MEMORY", "TOFU_WORKERS", "MXNET_GRAPH_PASS"):
-        monkeypatch.setenv(name, "")  # what the command sets is undone
+        monkeypatch.setenv(name, "")  # makes monkeypatch undo what the command sets
 
     def planned(*options):
         given = ["plan", "--workers=2", "--batch-size=64", "--format=json", *options, "mlp"]

@@ -1,4 +1,4 @@
-"""The fullest worker of a run holds a k-th of what one worker holds, and little more, as measured.
+"""By measurement, the fullest worker holds little more than a k-th of a single worker's memory.
 
 The worker is the first, whose tiles are the largest. docs/results/odd_sizes.md has the figures.
 """
@@ -17,17 +17,17 @@ from .measured_memory import LARGER
 ROOT = Path(__file__).resolve().parents[3]
 WORKERS = (3, 5, 7)
 ATTEMPTS = 5
-MOST = 1.12  # of one worker's memory over k
+MOST = 1.12  # relative to a k-th of a single worker's memory
 
 
 @functools.cache
 def measured_mib(name, workers):
     """The MiB that the first worker holds.
 
-    MXNet's profiler of memory crashed or hung in 2 of 16 runs; the others all gave the same.
+    MXNet's profiler of memory crashed or hung in 2 of 16 runs; all others gave the same figure.
     """
     module = "tests.python.equality.measured_memory"
-    # Contexts of pinned memory share threads with others, on which fetches wait.
+    # Contexts of pinned memory share threads with other contexts, on which fetches wait.
     threads = {"MXNET_CPU_WORKER_NTHREADS": "4", "OMP_NUM_THREADS": "1"}
     for _ in range(ATTEMPTS):
         with contextlib.suppress(subprocess.TimeoutExpired):

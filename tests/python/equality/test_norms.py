@@ -14,7 +14,7 @@ TOLERANCES = {"float64": 1e-10, "float32": 2e-5}
 
 
 class Function(nn.HybridBlock):
-    """What a function makes of the data, and of a block where it has one."""
+    """Applies a function to the data, and to a block if it has one."""
 
     def __init__(self, function, block=None):
         super().__init__()
@@ -76,7 +76,7 @@ class Net(nn.HybridBlock):
 
 
 class Drawn(mx.init.Initializer):
-    """Draws the same numbers for every dtype, which MXNet's own generator does not."""
+    """Draws the same numbers for every dtype, unlike MXNet's own generator."""
 
     def __init__(self):
         super().__init__()
@@ -108,7 +108,7 @@ def train(norm, batch, dtype):
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("name", NORMS)
 def test_norms(name, workers, batch):
-    # MXNet has InstanceNorm only in single precision; compare the others with float64.
+    # MXNet has InstanceNorm only in single precision; the other norms are compared in float64, too.
     dtypes = ["float32"] if name.startswith("instance") else ["float64", "float32"]
     expected = train(NORMS[name], batch, dtypes[0])
     for dtype in dtypes:

@@ -1,4 +1,4 @@
-"""A net whose sizes no number of workers divides trains as it does whole, however it is planned."""
+"""A net whose sizes no number of workers divides trains under every plan as it does whole."""
 
 import dataclasses
 import functools
@@ -97,7 +97,7 @@ def assert_close(found, dtype):
 
 
 def check(dtype, **options):
-    """Train partitioned, and compare; the programs."""
+    """Train partitioned, compare, and return the programs."""
     made = []
     tofu.enable(device="cpu", log="quiet", strict=True, **options)
     try:

@@ -1,8 +1,8 @@
 """Every strategy of every described operator, over 2, 3, 4 and 8 workers with MultiFetch.
 
 The calls are those of ``tofu verify``. Each strategy is one graph in which every tensor is
-cut at random, so workers fetch what they read. A sample runs with the other tests; the rest
-takes a few minutes with ``pytest --full``.
+cut at random, so workers fetch the regions that they read. A sample runs with the other tests;
+all calls take a few minutes with ``pytest --full``.
 """
 
 import os
@@ -30,7 +30,7 @@ def cases():
 
 
 def with_sizes_that_eight_divides(case):
-    """The call with such sizes, if valid; the cases' own sizes are multiples of six."""
+    """The call with such sizes, if that is valid; cases have sizes that are multiples of six."""
     other = drawn(case, np.random.default_rng(SEED), sizes=(8,))
     try:
         return Run(other or case, SEED)
@@ -61,7 +61,7 @@ def test_parts_that_fetch_make_the_whole(case):
 
 @pytest.mark.parametrize("op", ["gather_nd", "scatter_nd"])
 def test_operators_that_mxnet_takes_for_backward_ones_can_fetch(op):
-    """They must not depend on the fetch by a control dependency."""
+    """Such operators must not depend on the fetch by a control dependency."""
     run = Run(next(case for case in shipped_cases() if case.op == op), SEED)
     rng = random.Random(SEED)
     for cuts in strategies(run, [2], rng):

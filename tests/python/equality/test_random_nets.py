@@ -38,9 +38,9 @@ def test_nets(first, forking_python):
 
 
 def fails(record):
-    """Whether MXNet fails by itself, in float32 in oneDNN.
+    """Whether MXNet fails by itself, in float32 with oneDNN.
 
-    It does where weights in oneDNN's blocks meet a view, and at times in transposed convolutions,
+    It fails if weights in oneDNN's blocks meet a view, and sometimes in transposed convolutions,
     whose gradient it writes before there is memory for it. A crash has either reason. Some nets
     train towards values that float32 does not have.
     """
@@ -120,7 +120,7 @@ FAULTS = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_finds_faults(fault, dtype, monkeypatch):
-    """An error of a millionth in float64, of a thousandth in float32, in any one value."""
+    """Finds an error of a millionth in float64, or a thousandth in float32, in any one value."""
     original = judge.script.train
 
     def train(*args, **kwargs):
@@ -137,7 +137,7 @@ def test_finds_faults(fault, dtype, monkeypatch):
 
 
 def test_finds_a_wrong_update(monkeypatch):
-    """Of an optimizer whose gradients are compared."""
+    """The optimizer is one whose gradients are compared."""
     original = judge.script.train
 
     def train(*args, **kwargs):

@@ -1,4 +1,4 @@
-"""Activations that are computed again give what kept ones give."""
+"""Computing activations again gives the same results as keeping them."""
 
 import functools
 
@@ -58,7 +58,7 @@ def serial(model, dtype):
 
 
 def partitioned(run, workers, recompute="all", **options):
-    """What a function returns with tofu on, and the training program that it makes."""
+    """A function's result with tofu on, and the training program that it makes."""
     compiled = []
     tofu.enable(workers=workers, device="cpu", log="quiet", recompute=recompute, **options)
     try:
@@ -165,10 +165,10 @@ def step_bytes(compiled, workers):
 
 
 def test_less_is_held_and_a_limit_asks_for_it():
-    """With a limit, the run computes again what it must; without, nothing."""
+    """The run recomputes only under a limit, and then as little as it must."""
 
     def run():
-        """The loss and what the program of a wide batch takes, where there is a limit."""
+        """The loss, and the memory of a wide batch's program, under a limit if there is one."""
         mx.random.seed(5)
         net = deep(8, 32)
         net.initialize(mx.init.Xavier())
@@ -198,7 +198,7 @@ def test_less_is_held_and_a_limit_asks_for_it():
 
 
 def test_a_saved_plan_that_recomputes_is_used(tmp_path):
-    """The run computes again what the plan does, without the setting."""
+    """The run recomputes as the plan says, without the setting."""
 
     def run():
         mx.random.seed(5)

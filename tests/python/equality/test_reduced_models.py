@@ -33,7 +33,7 @@ STRUCTURES = {(m.factory, repr(m.reduced)): m.name for m in models.MODELS.values
 SAMPLE = {"mlp": 8, "rnn-10-8k": 3, "wresnet-152-10": 4, "transformer": 4, "gpt-24": 2}
 ODD_WORKERS = (2, 3, 5, 6, 7)
 ODD_SAMPLE = {"mlp": 7, "rnn-10-8k": 5, "wresnet-152-10": 3, "gpt-24": 7}
-# What replaces the options and inputs of a reduced model; batches are of 15, or 7 of large images.
+# Odd options and inputs of reduced models; batches have 15 examples, or 7 large images.
 ODD = {
     "wresnet-152-10": ({"classes": 13}, {"data": (3, 35, 35)}),
     "rnn-10-8k": ({"hidden": 33, "classes": 13}, {"data": (3, 17)}),
@@ -50,7 +50,7 @@ ODD = {
         {"tokens": (9,), "label": (9,)},
     ),
 }
-# All numbers of workers divide 24; images of some are large, or their dense layers.
+# Others have 24 examples, which all numbers of workers divide; these have large images or layers.
 BATCH_SIZES = {"alexnet": 8, "densenet-121": 8, "vgg-16": 8}
 # Models that also run in double precision; the others create constants, for which MXNet uses
 # 32 bits.
@@ -62,7 +62,7 @@ TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
 def dtypes(name):
     if name not in DOUBLE:
         return ("float32",)
-    # MXNet itself fails on this one with "could not construct a sub-memory".
+    # MXNet itself fails on this model with "could not construct a sub-memory".
     return ("float64",) if name == "densenet-121" else ("float64", "float32")
 
 
@@ -140,7 +140,7 @@ serial = functools.cache(train)
 
 def assert_close(found, expected, tolerance):
     assert found.keys() == expected.keys()
-    # Some are zero except for rounding, such as that of a bias that softmax cancels.
+    # Some gradients are zero except for rounding, such as that of a bias that softmax cancels.
     least = max(np.abs(value).max() for value in expected.values()) / 100
     for key, value in expected.items():
         slack = tolerance * max(np.abs(value).max(), least)

@@ -15,7 +15,7 @@ STEPS, BATCH, WIDTH = 4, 8, 16
 
 
 class Torn(nn.HybridBlock):
-    """Products that suit columns of a tensor, and rows that suit rows of its activation."""
+    """Products for which columns of a tensor suit best, and rows of its activation."""
 
     def __init__(self):
         super().__init__(prefix="torn_")

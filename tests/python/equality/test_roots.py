@@ -1,4 +1,4 @@
-"""Workers that exchange small regions through one of them compute what a serial run does."""
+"""Workers that exchange small regions through one of them give the results of a serial run."""
 
 import functools
 
@@ -59,7 +59,7 @@ def test_statistics_of_batch_norms(workers, dtype):
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_sums_that_all_workers_need(dtype):
-    """These would be reduced in pieces and gathered."""
+    """Without roots, such sums would be reduced in pieces and gathered."""
     assert root_nodes(check("mlp", dtype, 4, fetch="plain", search="data-parallel"))
 
 
@@ -90,7 +90,7 @@ def test_predictions_with_batch_norms(workers, dtype):
 
 @pytest.fixture
 def untested():
-    """Forget how earlier tests could fetch, and how this one can."""
+    """Forget the kinds of fetches that earlier tests found to work, and those of this one."""
     fetch_check._tested.cache_clear()
     yield
     fetch_check._tested.cache_clear()
@@ -99,7 +99,7 @@ def untested():
 @pytest.mark.usefixtures("untested")
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_small_regions_are_copied_and_others_read_through_handles(dtype, monkeypatch):
-    """As if MXNet could not be kept from copying."""
+    """Runs as if MXNet could not be kept from copying."""
     monkeypatch.setattr(fetch_check, "places_nodes", lambda: False)
     limited = functools.partial(_core.partition, small_bytes=400)
     monkeypatch.setattr(_core, "partition", limited)

@@ -1,4 +1,4 @@
-"""Regions and sums that cross a slow link once for each host are those of a serial run."""
+"""Runs whose regions and sums cross a slow link once for each host equal a serial run."""
 
 import json
 
@@ -121,7 +121,7 @@ def test_outputs_gathered_within_hosts_equal_the_serial_ones(
     found, compiled = train_routed(model, dtype, workers, two_hosts(workers), **options)
     outputs = json.loads(compiled.plan.to_json())["output_routes"]
     assert any(not route["partial"] for route in outputs) == ("search" not in options)
-    # Trainers copy what updates make directly.
+    # Trainers copy updated tensors directly.
     assert not any(route["node"].endswith("_update") for route in outputs)
     assert_equal_runs(found, serial, tolerance)
 
@@ -173,7 +173,7 @@ def test_the_simulation_counts_one_sum_of_each_host(two_hosts):
     predicted = {link["name"]: link["bytes"] for link in found["predicted"]["links"]}
     before, after = simulated_bytes(direct, machine), simulated_bytes(routed, machine)
     assert after == predicted
-    # 4 terms of an eighth and 4 other eighths for each worker; then one sum of a quarter.
+    # Before, each worker fetches 4 terms of an eighth, and 4 eighths; after, a sum of a quarter.
     assert 4 * after["InfiniBand"] == before["InfiniBand"]
     assert sum(after.values()) == sum(before.values()) == found["total_bytes"]
 

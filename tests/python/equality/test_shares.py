@@ -1,4 +1,4 @@
-"""Runs with shares, or with bounds on multiples, compute what a serial run computes."""
+"""Runs with shares, or with bounds on multiples, give the results of a serial run."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Operators whose gradient needs their own state: the rest of their block is partitioned."""
+"""If an operator's gradient needs its own state, the block's other operators are partitioned."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""A plan for time computes what a serial run computes, also where all workers compute the same."""
+"""A plan for time gives the results of a serial run, even if all workers compute the same."""
 
 import functools
 
@@ -21,7 +21,7 @@ def serial(model, dtype):
 
 @pytest.fixture
 def only_for_time(monkeypatch):
-    """Takes the search's plan for time, even if the plan for bytes is simulated to be faster."""
+    """Take the search's plan for time, even if the plan for bytes is faster in simulation."""
     monkeypatch.setattr(search, "candidates", lambda options: {"time": options})
     monkeypatch.setattr(search, "fast_rivals", lambda *_: {})
 
@@ -48,7 +48,7 @@ def test_losses_and_weights(model, replication, dtype, tolerance):
     plan = compiled[0].plan
     assert plan.objective == "time"
     whole = [op for op in plan.operators if None in op.cuts]
-    if replication:  # tiny operators cost more to hand over than to compute
+    if replication:  # tiny operators take longer to push than to compute
         assert len(whole) > len(plan.operators) / 2
     np.testing.assert_allclose(losses, expected, rtol=tolerance)
     for name, value in weights.items():

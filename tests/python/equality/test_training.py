@@ -73,7 +73,7 @@ def test_equal_settings_give_bitwise_equal_runs(model, switched_on):
 
 
 def test_gradients_read_while_recording_are_computed_all_the_same(switched_on):
-    """Some scripts do this to log the last step's gradients."""
+    """Some scripts read gradients then, to log those of the last step."""
 
     def run():
         mx.random.seed(3)
@@ -97,7 +97,7 @@ def test_gradients_read_while_recording_are_computed_all_the_same(switched_on):
 
 
 def test_statistics_read_while_recording_are_updated_all_the_same(switched_on):
-    """Some scripts do this to log them after the forward pass."""
+    """Some scripts read statistics then, to log them after the forward pass."""
 
     def run():
         mx.random.seed(3)

@@ -22,7 +22,7 @@ LAYERS = {  # a block, and the shape of its input
 
 
 class Net(nn.HybridBlock):
-    """The layer twice, the second time with as many channels as it gets."""
+    """The layer twice, the second time with as many outputs as inputs."""
 
     def __init__(self, layer, channels, **kwargs):
         super().__init__(**kwargs)

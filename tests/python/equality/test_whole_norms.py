@@ -1,4 +1,4 @@
-"""BatchNorm stays MXNet's own operator where a plan leaves its statistics whole."""
+"""BatchNorm stays MXNet's own operator if a plan leaves its statistics whole."""
 
 import dataclasses
 
@@ -40,7 +40,7 @@ NORMS = {
 
 
 def fastest(problem, options, fetch):
-    """What a run would use, chosen by simulation if time is the objective."""
+    """The plan that a run would use, chosen by simulation if time is the objective."""
     found = search(problem, options, fetch=fetch)
     return found.problem, found.read()
 
@@ -155,7 +155,7 @@ def test_a_worker_with_one_channel_of_lines(dtype):
 
 
 def test_a_norm_of_an_operators_second_output():
-    """The plan knows that tensor by another name than the operator's."""
+    """The plan has a name for that tensor that differs from the operator's."""
     parts = mx.sym.split(mx.sym.var("x"), num_outputs=2, axis=1, name="split0")
     symbol = mx.sym.BatchNorm(parts[1], name="norm")
     _, _, aux = symbol.infer_shape(x=(4, 8, 6))
@@ -191,7 +191,7 @@ def test_a_norm_whose_statistics_are_divided_is_taken_apart():
 
 
 def problem_of(batch, dtype):
-    """What a run would plan first, as `tofu plan` finds it in a script."""
+    """The first problem of a run, as `tofu plan` finds it in a script."""
     found = []
 
     def stop(problem):
@@ -222,7 +222,7 @@ def run(batch, dtype, **options):
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("objective", ["bytes", "time"])
 def test_what_is_planned_is_what_runs(objective, dtype, tmp_path):
-    """Planned by itself, in a run, and in a run with the saved plan."""
+    """The graph is the same in tofu plan, in a run, and in a run with the saved plan."""
     chosen = {"objective": objective, "machine": "p2.8xlarge"} if objective == "time" else {}
     problem = problem_of(2, dtype)
     options = SearchOptions(**chosen)
@@ -283,7 +283,7 @@ def test_a_damaged_list_of_norms_is_refused(tmp_path):
 
 
 def test_a_block_is_planned_with_norms_that_stay_whole():
-    """As models and symbols are by tofu plan, simulate, estimate and compare."""
+    """tofu plan, simulate, estimate and compare plan models and symbols in the same way."""
     net = Net(nn.BatchNorm(prefix="norm_"), False)
     inputs = [(2, 64, SIZE, SIZE)]
     problem = from_block(net, inputs, dtypes={}, optimizer="sgd", predict=False, workers=2)

@@ -1,4 +1,4 @@
-"""The example scripts are plain Gluon, and do the same serially and partitioned."""
+"""The example scripts are plain Gluon, and give the same results serially and partitioned."""
 
 import functools
 import json
@@ -34,7 +34,7 @@ def test_script_does_not_know_tofu(script):
 
 @pytest.fixture(scope="module")
 def first_run(tmp_path_factory):
-    """A function from script to the metrics and parameters of a run with its own options."""
+    """A function that returns a script's metrics and parameters, run with its own options."""
 
     @functools.cache
     def run(script):
@@ -61,7 +61,7 @@ def test_digits_end_with_a_smaller_batch(first_run):
 
 @pytest.fixture(scope="module")
 def serial_runs(tmp_path_factory):
-    """A function from script and dtype to the serial run's metrics and parameters."""
+    """A function that returns a script's metrics and parameters after a serial run in a dtype."""
 
     @functools.cache
     def run(script, dtype):
@@ -78,7 +78,7 @@ def load_parameters(path):
     return {name: array.asnumpy() for name, array in mx.nd.load(str(path)).items()}
 
 
-# Every run takes some of them once.
+# The cases that every run takes; --full takes all.
 EACH_RUN = {(2, "float32"), (4, "float64"), (6, "float32"), (7, "float64")}
 MORE = ((1, "5"), (2, "6,7"), (3, "2,7,3"))  # processes of mlp_distributed.py, and workers of each
 CASES = [

@@ -1,4 +1,4 @@
-"""First tries: what people do in their first hour, each as its page says, with nothing else.
+"""First tries: the steps of a user's first hour, each exactly as its page says.
 
 Others are in test_walkthrough.py (a laptop, an operator of one's own, two machines), in
 tests/gpu_standin/test_first_try.py (four GPUs) and in tests/python/torch/test_first_tries.py (a
@@ -48,7 +48,7 @@ MODERN = NET.format(
 
 
 def python(folder, text, *options, **variables):
-    """Run a script: its status, what it prints, and what tofu tells."""
+    """Run a script; return its status, its output, and tofu's messages."""
     (folder / "try.py").write_text(textwrap.dedent(text))
     environ = {
         name: value
@@ -69,7 +69,7 @@ def test_a_script_under_the_switch(tmp_path, text):
 
 
 def test_a_notebook(tmp_path):
-    """As README.md says: import tofu; tofu.enable(workers=4). Cells run one after the other."""
+    """Cells run one after the other, after tofu.enable(workers=4), as README.md says."""
     status, serial, _ = python(tmp_path, CLASSIC)
     cells = ["import tofu; tofu.enable(workers=4)", CLASSIC, "tofu.disable()", CLASSIC]
     status, found, told = python(tmp_path, "\n".join(cells))
@@ -107,7 +107,7 @@ def test_the_module_api_runs_as_before_and_says_so(tmp_path, strict):
 
 
 def test_a_researcher_compares_search_modes(tmp_path):
-    """docs/search.md's modes, by name, from Python."""
+    """Plans with the modes of docs/search.md, by name, from Python."""
     text = """
     import tofu
     for mode in ("tofu", "spartan", "data-parallel"):

@@ -1,4 +1,4 @@
-"""The first try of a researcher: a search mode of one's own, by the recipe of architecture.md."""
+"""A researcher's first try: a new search mode, by the recipe of architecture.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILT_FROM = (
     "src", "python", "tdl", "cmake", "CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE",
 )  # fmt: skip
 
-# Decides all steps at once, and no worker computes a term of a sum.
+# The mode decides all steps at once, and no worker computes a term of a sum.
 EDITS = {
     "src/passes/search/modes.cc": [
         ('"icml18",', '"icml18", "no-sums",'),
@@ -33,7 +33,7 @@ EDITS = {
     ],
     "python/tofu/config.py": [('    "icml18",\n', '    "icml18",\n    "no-sums",\n')],
 }
-# The tests' own tofu must not be found: what an editable install puts before other modules.
+# Hides the tests' own tofu, whose editable install comes before other modules.
 RUN = "import sys; sys.path[:0] = sys.argv[1:3]; from tofu.cli.main import main; main(sys.argv[3:])"
 
 

@@ -31,7 +31,7 @@ def commands():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A copy of the example, and commands named python and tofu that run this tofu."""
+    """A folder with a copy of the example, and commands python and tofu that run this tofu."""
     path = tmp_path_factory.mktemp("scale_columns")
     for file in (ROOT / "examples").glob("scale_columns*"):
         shutil.copy(file, path)
@@ -54,7 +54,7 @@ def shell(folder, text):
         ["sh", "-c", text], cwd=folder, env=environ, capture_output=True, text=True, timeout=1200,
         check=False,
     )  # fmt: skip
-    # tofu verify gives up a call that takes a minute, as on a machine with much else to do.
+    # tofu verify gives up a call that takes a minute, as it may on a busy machine.
     assert ran.returncode == 0 or GAVE_UP in ran.stdout, f"{text}:\n{ran.stdout}{ran.stderr}"
     return ran
 

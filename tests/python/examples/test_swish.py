@@ -1,4 +1,4 @@
-"""The example of an operator of one's own: it trains alike, described or not."""
+"""The example of a user's operator trains alike with and without a description."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def two(log):
 
 @pytest.fixture
 def on(fake):
-    """Tofu on over two workers and a fake backend."""
+    """Turn tofu on, over two workers and a fake backend."""
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
     yield
     tofu.gluon.disable()

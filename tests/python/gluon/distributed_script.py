@@ -2,9 +2,9 @@
 
     python distributed_script.py FOLDER CASE [CASE...]
 
-Each CASE is OPTIMIZER:DTYPE:KVSTORE:UPDATE, for a net of its own; UPDATE is 1 where the servers
+Each CASE is OPTIMIZER:DTYPE:KVSTORE:UPDATE, for a net of its own; UPDATE is 1 if the servers
 update, else 0. A CASE that ends in :odd trains a net of odd sizes on odd batches. Weights and
-losses go to FOLDER/CASE-TASK.npz. The first CASE goes on where FOLDER/net and FOLDER/states end.
+losses go to FOLDER/CASE-TASK.npz. The first CASE continues from FOLDER/net and FOLDER/states.
 """
 
 import os
@@ -26,7 +26,7 @@ PARAMS = {
 
 
 class Net(gluon.HybridBlock):
-    """A convolution and dense layers; no gradient is 0 in truth."""
+    """A convolution and dense layers; no gradient's true value is 0."""
 
     def __init__(self, odd, **kwargs):
         super().__init__(**kwargs)
@@ -51,7 +51,7 @@ def build(dtype, *, odd=False):
 
 
 def fit(net, trainer, dtype, steps, part=slice(None), *, odd=False):
-    """Steps on a part of each batch; the gradients are rescaled by the whole batch."""
+    """Train on a part of each batch; rescale gradients by the whole batch."""
     losses = []
     for step in steps:
         inputs = np.random.RandomState(step).uniform(-1, 1, (BATCH[odd], 4, 4, 4))[part]
@@ -70,7 +70,7 @@ def weights(net):
 def train(case, part=slice(None), *, folder=None, steps=STEPS):
     """A net and its Trainer after some steps, and the losses.
 
-    folder: where net and states are from which to go on, or None.
+    folder: the folder of the net and states to continue from, or None.
     """
     optimizer, dtype, kvstore, update, *odd = case.split(":")
     odd = bool(odd)

@@ -81,8 +81,8 @@ def logged(backend, log):
     )
 
 
-# How parameters are cut, how their gradients are, and how their states are: along the dimensions
-# that divide, as the others, or not at all.
+# The cuts of parameters, of their gradients and of their states: along the dimensions that divide,
+# like the other two, or none.
 KINDS = {
     "alike": (True, True, True),
     "stage 1": (False, False, True),
@@ -93,7 +93,7 @@ KINDS = {
 
 
 def backend(kind="alike"):
-    """The fake; `kind` says how it cuts parameters and what belongs to them, see KINDS."""
+    """The fake; `kind`: its cuts of parameters, gradients and states (KINDS)."""
     of_weights, of_gradients, of_states = KINDS[kind]
 
     def training_graphs(symbol, *, inputs, parameters, aux, gradients, use, optimizer=None):
@@ -197,7 +197,7 @@ def _usable_fetch(wanted, contexts):
 
 
 def bound_with(scalars):
-    """A function that binds a symbol; what shapes mean is a thread's own."""
+    """A function that binds a symbol; NumPy's shape semantics are set for each thread."""
 
     def bind(symbol, *args, **kwargs):
         with mx.util.np_shape(scalars):
@@ -262,7 +262,7 @@ class Program:
         ]
         self._executor.backward(heads, is_train=self._is_train)
         for name in self._gradients:
-            # MXNet does not order its writes of running statistics otherwise.
+            # Otherwise MXNet does not order its writes of running statistics.
             self._executor.grad_dict[name].wait_to_read()
         for name, array in self._executor.aux_dict.items():
             transfer.scatter(array, self.layouts[name], self._contexts, out=self._tiles(name))
@@ -285,7 +285,7 @@ class Program:
         shape = whole.shape
         boxes = _boxes(shape, _cuts(shape, self._parts), self._parts)
         layout = Layout(shape, np.dtype(whole.dtype).name, boxes)
-        out = self._outputs.get(number)  # as an executor, which overwrites its outputs
+        out = self._outputs.get(number)  # like an executor, overwrites its outputs
         self._outputs[number] = transfer.scatter(whole, layout, self._contexts, out=out)
         return transfer.Tiles(self._outputs[number], layout)
 
@@ -316,7 +316,7 @@ def _plan(graph, cuts_of, parts, of_weights):
 
 
 def _chosen(how, shape, parts):
-    """The cuts of a tensor; `how`: whether it is cut, or "last", the other way round."""
+    """The cuts of a tensor; `how`: whether it is cut; "last": beginning with the last dimension."""
     if how == "last":
         cuts = _cuts(shape[::-1], parts)
         return tuple(cut if cut < 0 else len(shape) - 1 - cut for cut in cuts)

@@ -2,7 +2,7 @@
 
     python faulty_script.py FOLDER STAGE FAULT
 
-Where the fault is of another process, the script writes FOLDER/reached and waits for FOLDER/done.
+If another process has the fault, the script writes FOLDER/reached and waits for FOLDER/done.
 """
 
 import os

@@ -16,12 +16,12 @@ import mxnet as mx
 from mxnet import autograd, gluon
 
 FEATURES = 64
-# More than tofu keeps bound at a time, so it binds and frees a program in each step.
+# More shapes than tofu keeps bound at a time, so it binds and frees a program in each step.
 SHAPES = 34
 
 
 class _Use(ctypes.Structure):
-    """What glibc's mallinfo2 returns."""
+    """The result of glibc's mallinfo2."""
 
     _fields_ = tuple(
         (name, ctypes.c_size_t)
@@ -33,7 +33,7 @@ class _Use(ctypes.Structure):
 
 
 def bytes_in_use():
-    for _ in range(2):  # what the engine's threads hold at the end of an operator is freed later
+    for _ in range(2):  # the engine's threads free an operator's memory some time after its end
         gc.collect()
         mx.nd.waitall()
     look = ctypes.CDLL(None).mallinfo2

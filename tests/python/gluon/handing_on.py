@@ -1,4 +1,4 @@
-"""Nets, losses and what is gathered, for the tests of outputs that stay tiles."""
+"""Nets, losses and a record of gathered outputs, for the tests of outputs that stay tiles."""
 
 import contextlib
 from unittest import mock
@@ -18,7 +18,7 @@ CLASSES = 6
 
 @contextlib.contextmanager
 def gathers():
-    """The shapes of the outputs that are gathered meanwhile."""
+    """Yield a list that gets the shapes of outputs gathered in the block."""
     found = []
     original = outputs.Memory.gather
 

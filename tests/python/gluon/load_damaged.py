@@ -1,4 +1,4 @@
-"""Loads damaged checkpoints, and prints what came of each; tofu is on if the variables say so.
+"""Loads damaged checkpoints, and prints the outcome of each; tofu is on if the variables say so.
 
 python load_damaged.py FOLDER whole     # writes whole.params and whole.states there
 python load_damaged.py FOLDER load      # loads the other files there, by their names
@@ -40,7 +40,7 @@ class Training:
         return loss.asscalar()
 
     def load(self, path):
-        """What a file makes of what it holds, or the error's type."""
+        """The values of a file after loading, or the error's type."""
         save, load = self.files[path.suffix[1:]]
         try:
             load(str(path))

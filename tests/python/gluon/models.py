@@ -17,7 +17,7 @@ STEPS = 4
 
 
 def told_lines(capsys):
-    """What tofu told on standard error since, every set-up in no time."""
+    """Tofu's messages on standard error since the last call, with all set-up times as 0."""
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tofu:")]
     return [re.sub(r"set up in [\d.]+ s", "set up in 0.00 s", line) for line in lines]
 
@@ -30,7 +30,7 @@ def make_net(hybrid=True, prefix="net_"):
 
 
 def started(net, hybrid=True):
-    """Initialize the net with weights that do not depend on what ran before."""
+    """Initialize the net with weights that do not depend on earlier runs."""
     mx.random.seed(7)
     np.random.seed(7)
     net.initialize(mx.init.Xavier())
@@ -101,7 +101,7 @@ def plainly(function, *args, **kwargs):
 
 
 def assert_same(found, expected, what="", *, rounded=False):
-    """Check that nested lists and dicts of arrays agree: bit for bit with fakes, else to rounding.
+    """Check that nested lists and dicts of arrays agree: exactly with fakes, else up to rounding.
 
     rounded: allow rounding with fakes, too, as MXNet may add three parts in another order.
     """

@@ -79,7 +79,7 @@ class RNNModel(gluon.HybridBlock):
 
 
 def masked_softmax(F, x, lengths):
-    """A softmax over the second dimension, of which each sequence has so many items."""
+    """A softmax over the second dimension, up to the length of each sequence."""
     masked = F.npx.sequence_mask(x, lengths, True, value=-1e6, axis=1)
     return F.npx.softmax(masked, axis=1)
 
@@ -185,12 +185,12 @@ class ScalarLoss(gluon.HybridBlock):
 
     @staticmethod
     def loss(found, _label):
-        """It has computed its loss already."""
+        """The loss that the net has already computed."""
         return found[0]
 
 
 def first(loss):
-    """The loss of the first output, where a net returns states as well."""
+    """A loss of the first output only, for nets that also return states."""
     return lambda found, label: loss(found[0] if isinstance(found, (tuple, list)) else found, label)
 
 

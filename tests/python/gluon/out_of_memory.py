@@ -1,9 +1,9 @@
-"""Trains while single workers, or all of them, get no memory; a process of its own.
+"""Trains while single workers, or all of them, get no memory, in a separate process.
 
     LD_PRELOAD=libscarce_memory.so python out_of_memory.py --workers 4 forward backward
 
-Prints a line of JSON for each place and worker: what the step raised, how many allocations
-failed, and whether the steps after it come to what they do without the fault.
+Prints a line of JSON for each place and worker: the errors of the step, the number of failed
+allocations, and whether the steps after it have the same results as without the fault.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tofu.mx.run import first_run
 WATCHDOG_S = 150
 ROWS, COLUMNS = 384, 256
 LEAST = 2**16  # bytes; the tiles of parameters and activations are larger
-MARK = 77_777  # numbers
+MARK = 77_777  # elements of an array that marks the script's place
 EVERY = "every worker"
 
 memory = ctypes.CDLL(None)
@@ -44,7 +44,7 @@ def thread_of(context):
 
 
 class Net(nn.HybridBlock):
-    """Large inside; of its outputs the script computes with the small one."""
+    """Has large activations, and a large and a small output; the script uses the small one."""
 
     def __init__(self):
         super().__init__(prefix="net_")
@@ -59,7 +59,7 @@ class Net(nn.HybridBlock):
 
 
 class Script:
-    """A net that trains. Memory fails from a place on, in the thread of a worker."""
+    """A net that trains, and whose memory fails from a place on, in the thread of a worker."""
 
     def __init__(self, dtype):
         mx.random.seed(1)
@@ -95,13 +95,13 @@ class Script:
         return loss.asnumpy()
 
     def values(self):
-        """What two more steps come to."""
+        """The results of two more steps."""
         losses = [self.step(2) for _ in range(2)]
         return [*losses, self.net.a.data().asnumpy(), self.net.b.data().asnumpy()]
 
 
 def started(place, dtype):
-    """A script that has come so far that its next step can fail at this place."""
+    """A script whose next step can fail at this place."""
     script = Script(dtype)
     if place not in ("parameters", "states"):
         script.step(1)  # the next batch gets another program
@@ -110,12 +110,12 @@ def started(place, dtype):
 
 @functools.cache
 def expected(place, dtype):
-    """What two steps come to without a fault."""
+    """The results of two steps without a fault."""
     return started(place, dtype).values()
 
 
 def attempt(place, thread, dtype):
-    """The errors of a step in which memory fails, and how many allocations did."""
+    """The errors of a step in which memory fails, and the number of failed allocations."""
     script, errors = started(place, dtype), []
     for run in (
         lambda: script.step(2, "forward" if place == "parameters" else place, thread),

@@ -1,10 +1,9 @@
-"""Trains through one kind of trouble again and again, in a process of its own.
+"""Trains through one kind of trouble again and again, in a separate process.
 
     python survive.py interrupts --workers 2 --times 100 --seed 0
 
-After each time the parameters are set to what they were, and a step must come to what it does
-without tofu. Prints "survived", or ends with the first thing that is wrong. A watchdog ends a
-process that makes no progress.
+After each time it resets the parameters, and a step must have the same results as without tofu.
+Prints "survived", or ends with the first error. A watchdog ends a process that makes no progress.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def watch():
 
 
 class Script:
-    """A net, its Trainer, and how to bring them back to the start."""
+    """A net and its Trainer, which can be reset to the start."""
 
     def __init__(self, dtype):
         mx.random.seed(3)
@@ -93,7 +92,7 @@ class Script:
 
 
 def check(script, expected, when):
-    """Two steps from the start come to what they do without tofu."""
+    """Check that two steps from the start have the same results as without tofu."""
     watch()
     found = script.steps()
     tolerance = 1e-10 if script.dtype == "float64" else 2e-4
@@ -123,12 +122,12 @@ def interrupts(script, expected, arguments):
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
         check(script, expected, f"after interrupt {number}")
-    # Python ignores those that come while it frees an object.
+    # Python ignores interrupts while it frees an object.
     assert hits >= arguments.times / 2, f"only {hits} interrupts of {arguments.times}"
 
 
 class Wide(nn.HybridBlock):
-    """Has an activation of ten gigabytes, which is more than it gets."""
+    """Has an activation of ten gigabytes, more than the process may allocate."""
 
     def __init__(self):
         super().__init__()

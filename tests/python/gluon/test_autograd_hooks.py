@@ -1,4 +1,4 @@
-"""What a recorded function writes into the gradients that MXNet asks it for."""
+"""A recorded function writes into the gradients that MXNet asks it for."""
 
 import pytest
 from mxnet import nd

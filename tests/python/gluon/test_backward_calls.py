@@ -53,7 +53,7 @@ def test_one_call_at_a_time(num_variables):
 
     def backward(*_args):
         events.append("backward")
-        time.sleep(0.01)  # time for another thread to get in between
+        time.sleep(0.01)  # lets another thread run in between
         return 0
 
     def call():
@@ -128,7 +128,7 @@ def test_recordings_are_read_under_the_lock(two, monkeypatch):
 
 
 def test_a_value_is_flushed_while_it_is_freed(two, monkeypatch):
-    """The flush after a script has dropped its array frees it, and may itself lead to one."""
+    """The flush after a script has dropped its array frees it, which may cause another flush."""
     net = make_net()
     net(data())
     value = net[0].weight.data()

@@ -1,4 +1,4 @@
-"""Arrays in oneDNN's blocked layout, where float32 convolutions leave weights and outputs."""
+"""Arrays in oneDNN's blocked layout, in which float32 convolutions leave weights and outputs."""
 
 import mxnet as mx
 import numpy as np
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is not hybridized")
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch):
-    """What is not hybridized runs eagerly."""
+    """Turn tofu on so that blocks that are not hybridized run eagerly."""
     monkeypatch.setenv("TOFU_HYBRIDIZE", "0")
 
 
@@ -61,7 +61,7 @@ def summary(net, dtype):
 
 
 def eager_backward(net, dtype):
-    """Gradients are then in the blocked layout, too."""
+    """A backward pass of eager convolutions, which leaves gradients in the blocked layout, too."""
     with autograd.record():
         loss = (net(images(dtype)) ** 2).sum()
     loss.backward()
@@ -107,7 +107,7 @@ def test_predictions_and_eager_calls_between_steps(dtype, workers):
         for _ in range(3):
             found.append(step(net, trainer, dtype))
             found.append(net(images(dtype)))  # leaves tiles in the blocked layout
-            # While a prediction reorders its weights, plain MXNet's asnumpy() may read a mixture.
+            # Plain MXNet's asnumpy() may read a mixture while a prediction reorders weights.
             found[-1].wait_to_read()
             found.append(net[0].weight.data().asnumpy()[1:5])
             net.hybridize(active=False)
@@ -120,7 +120,7 @@ def test_predictions_and_eager_calls_between_steps(dtype, workers):
 
 @pytest.mark.parametrize("batch", [12, 7])
 def test_inputs_in_the_blocked_layout(batch, workers):
-    """An eager convolution before a hybridized block, as with a frozen feature extractor."""
+    """An eager convolution, such as a frozen feature extractor, precedes a hybridized block."""
 
     def run():
         body = started(nn.Conv2D(CHANNELS, 3, in_channels=3, prefix="body_"), hybrid=False)
@@ -184,7 +184,7 @@ def test_disabling_after_a_prediction(two):
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_setting_weights_of_any_rank_after_a_prediction(rank, workers):
-    """MXNet itself cannot, for Conv1D and Conv3D."""
+    """MXNet itself cannot set those of Conv1D and Conv3D."""
     convolution = (nn.Conv1D, nn.Conv2D, nn.Conv3D)[rank - 1]
     net = nn.HybridSequential(prefix="net_")
     net.add(convolution(CHANNELS, 3, padding=1))

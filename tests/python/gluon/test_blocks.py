@@ -230,7 +230,7 @@ def test_a_few_hundred_replicated_bytes_are_not_worth_a_warning(on):
 
 @pytest.fixture
 def off(fake, monkeypatch):
-    """Tofu on as TOFU_HYBRIDIZE=0 has it."""
+    """Turn tofu on as with TOFU_HYBRIDIZE=0."""
     monkeypatch.setenv("TOFU_HYBRIDIZE", "0")
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
     yield

@@ -1,4 +1,4 @@
-"""Checkpoints: across tofu, plain MXNet and worker counts, resumed, and cut off by a crash."""
+"""Checkpoints between tofu, plain MXNet and numbers of workers: resumed, or cut off by a crash."""
 
 import contextlib
 import os
@@ -42,7 +42,7 @@ ROUNDING = {"float64": (1e-10, 1e-12), "float32": (2e-4, 2e-5), "float16": (2e-2
 
 @contextlib.contextmanager
 def over(workers):
-    """Tofu on over this many workers; 0: plain MXNet."""
+    """Turn tofu on over this many workers; 0: plain MXNet."""
     tofu.gluon.disable()
     if workers:
         tofu.gluon.enable(workers=workers, device="cpu", log="quiet")
@@ -77,7 +77,7 @@ class Run:
                 self.net.add(Product())
             else:
                 first, last = nn.Dense(12, use_bias=False, in_units=10), nn.Dense(6, in_units=12)
-                # No gradient is 0 in truth: Adam and LAMB divide by its size.
+                # No gradient's true value is 0, because Adam and LAMB divide by its size.
                 norm = nn.BatchNorm(in_channels=12), nn.Activation("relu"), nn.Dropout(dropout)
                 self.net.add(first, *norm, last)
         self.net.initialize(mx.init.Xavier())
@@ -113,7 +113,7 @@ class Run:
 
 
 def states(path):
-    """What a file of optimizer states holds, in a form that compares."""
+    """The contents of a file of optimizer states, in a form that can be compared."""
     found, optimizer = pickle.loads(path.read_bytes())
 
     def plain(value):
@@ -204,7 +204,7 @@ def test_exported_nets_and_saved_arrays(saved, loaded, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["arrays", "net-0003.params", "net-symbol.json"]
 
 
-# --- What a crash leaves ----------------------------------------------------------------------
+# --- Files after a crash ----------------------------------------------------------------------
 
 # MXNet ends a process whose file grows beyond its limit in the middle of the write, as a kill
 # at that moment would; with the signal ignored, the write fails instead.
@@ -317,7 +317,7 @@ def test_a_failed_write_is_an_error_and_leaves_nothing(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-SEED = 1  # of the moment
+SEED = 1  # of the crash's moment
 KILLED = """
 while True:
     net[0].weight.set_data(net[0].weight.data() + 1)
@@ -334,7 +334,7 @@ def test_killed_at_a_random_moment(tmp_path):
     assert len(set(whole["0.weight"].asnumpy().ravel())) == 1  # of one save
 
 
-# --- Where files are replaced -----------------------------------------------------------------
+# --- Files that are replaced ------------------------------------------------------------------
 
 
 def written(path):

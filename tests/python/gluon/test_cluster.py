@@ -1,4 +1,4 @@
-"""Trainer and parameter server in one process: a kvstore that stands for several processes."""
+"""The Trainer with a kvstore that stands for several processes, in one process."""
 
 import atexit
 import copy
@@ -29,14 +29,14 @@ from tofu.gluon.training.parameter import is_tiled
 from . import fakes
 from .models import assert_same, data, plainly
 
-# pytest.warns passes on what it does not expect, from wherever it came.
+# pytest.warns passes on warnings that it does not expect, from anywhere.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 SIZE = 3  # processes, all with the same gradients
 
 
 class Store(KVStoreBase):
-    """What a process of several with equal gradients sees of MXNet's distributed kvstore."""
+    """Stands for MXNet's distributed kvstore in one of several processes with equal gradients."""
 
     type = "dist_sync"
     rank = 0
@@ -65,7 +65,7 @@ class Store(KVStoreBase):
                 self.values[key].copyto(each)
 
     def push(self, key, value):
-        """A message; those of the others are the same."""
+        """Push a message; the other processes push the same."""
         first = key - self.rank
         self.values.update({first + rank: self.told(rank, value) for rank in range(SIZE)})
 
@@ -116,7 +116,7 @@ def values(net):
 
 
 def fit(net, trainer, steps=3, of_all=SIZE, **options):
-    """Steps on equal batches in all processes."""
+    """Train on equal batches in all processes."""
     for step in range(steps):
         with autograd.record():
             loss = (net(data() * (step + 1)) ** 2).sum() * (SIZE / of_all)
@@ -125,7 +125,7 @@ def fit(net, trainer, steps=3, of_all=SIZE, **options):
 
 
 def alone(optimizer="sgd", params=None, **options):
-    """The same training in one process, whose gradients are those of all."""
+    """Train in one process with the gradients of all."""
 
     def run():
         net = make_net()
@@ -249,7 +249,7 @@ def test_what_the_script_writes_into_gradients_counts(store, two, update):
 
 
 class Other(Store):
-    """A process other than 0, which takes the values of that one: twice its own."""
+    """A process other than 0, which takes the values of process 0: twice its own."""
 
     rank = 1
 
@@ -303,7 +303,7 @@ def test_parameters_that_are_used_later_join_later(store, two):
     fit(first, trainer, 2, ignore_stale_grad=True)
     keys = len(store.values)
     fit(second, trainer, 2, ignore_stale_grad=True)
-    # They were whole in the first step, and stay one key each.
+    # Tensors were whole in the first step, and keep one key each.
     assert len(store.values) == keys
     assert is_tiled(second[0].weight)
     sent = {len(p.list_data()) for p in params.values()}
@@ -411,7 +411,7 @@ def test_several_trainers_cannot_all_update_on_servers(store, two):
 
 
 class Elsewhere(Store):
-    """The others describe something else; `change` says what."""
+    """A store whose other processes describe other values, as `change` says."""
 
     def __init__(self, change):
         super().__init__()
@@ -421,7 +421,7 @@ class Elsewhere(Store):
         message = value.asnumpy().astype(np.uint8).tobytes()
         if rank != self.rank and len(message) > cluster._LENGTH:
             message = self.changed(message)
-        elif rank != self.rank:  # how long it is
+        elif rank != self.rank:  # the length of the description
             message = len(self.changed(self.message)).to_bytes(cluster._LENGTH, "big")
         return mx.nd.array(list(message))
 
@@ -432,7 +432,7 @@ class Elsewhere(Store):
 
 
 def connected_to(monkeypatch, change):
-    """A store; what this process tells is known to it before."""
+    """A store that knows this process's description beforehand."""
     found = Elsewhere(change)
     original = Cluster.gather
 
@@ -493,7 +493,7 @@ def test_copies_of_a_trainer_are_not_connected(store, two):
     assert distributed.of(copy.deepcopy(trainer._tofu_connection)) is None
 
 
-# --- What is refused --------------------------------------------------------------------------
+# --- Refusals ---------------------------------------------------------------------------------
 
 
 def horovod():
@@ -527,7 +527,7 @@ def test_kvstores_that_are_refused(two, monkeypatch, kvstore, text):
 
 
 def test_a_script_for_several_processes_can_be_planned_alone(two, monkeypatch):
-    """As tofu plan does: it runs the script up to its first training graph."""
+    """tofu plan runs the script alone, up to its first training graph."""
     for name in cluster._VARIABLES:
         monkeypatch.delenv(name, raising=False)
     net = make_net()
@@ -591,7 +591,7 @@ class Clock:
         return self.now
 
     def look(self):
-        """In place of Watchdog.dead, which every look calls first."""
+        """Replaces Watchdog.dead, which every look calls first."""
         self.looks += 1
         return []
 
@@ -605,7 +605,7 @@ class Clock:
 
 @pytest.fixture
 def told(monkeypatch):
-    """What a watchdog that gives up says."""
+    """The message of a watchdog that gives up."""
     found = []
     monkeypatch.setattr(heartbeats, "give_up", found.append)
     monkeypatch.setattr(heartbeats, "_POLL_S", 0.01)
@@ -621,7 +621,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def watchdog(told, clock):
-    """One that lets nothing take longer than 10 seconds."""
+    """A watchdog that lets nothing take longer than 10 seconds."""
     found = heartbeats.Watchdog("process 1 of 2", 10)
     found.dead = clock.look
     yield found

@@ -1,6 +1,6 @@
 """Damaged parameters and states are loaded or refused as by plain MXNet, and training goes on.
 
-A sample by default, 5,000 files with --full.
+Takes a sample by default, and 5,000 files with --full.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def run(folder: pathlib.Path, *first: int, **variables: str) -> tuple[int, list[
 
 
 def outcomes(folder: pathlib.Path, **variables: str) -> list[str]:
-    """What came of each file; MXNet itself crashes on some states."""
+    """The outcome of each file; MXNet itself crashes on some states."""
     files, told = sorted(folder.glob("[0-9]*")), list[str]()
     while len(told) < len(files):
         status, lines = run(folder, len(told), **variables)

@@ -34,7 +34,7 @@ def environment(**variables):
 
 
 def launch(folder, *args, processes=2, servers=1, workers="2", file=FILE, **variables):
-    """Run a script in several processes; what it has printed."""
+    """Run a script in several processes; return its output."""
     words = [str(processes), str(servers), workers, str(file), *map(str, args)]
     try:
         return forked.run(
@@ -62,7 +62,7 @@ def serial(case, steps=script.STEPS):
 
 
 def assert_weights(folder, case, processes, expected):
-    """That all processes have these weights, and the losses of their parts the sums."""
+    """Check that all processes have these weights, and that their losses add up to these."""
     tolerance = {"rtol": 1e-9, "atol": 1e-11} if "float64" in case else {"rtol": 2e-4, "atol": 2e-5}
     losses = 0
     for rank in range(processes):
@@ -94,7 +94,7 @@ def test_processes_that_update_by_themselves_equal_one(tmp_path, processes, serv
         assert_weights(tmp_path, case, processes, serial(case))
     # Weights and biases of the first two layers are two tiles each; the last layer is whole.
     assert done.stdout == "tiles [2, 2, 2, 2, 2, 2] keys 12\n" * processes
-    # Process 0 has saved, for all.
+    # Process 0 has saved the files for all.
     net = script.build("float32")
     net.load_parameters(str(tmp_path / "net"))
     expected = serial(TOGETHER[0])
@@ -179,7 +179,7 @@ def test_servers_that_update_equal_one_process(tmp_path, case, processes):
 
 @pytest.mark.whole
 def test_plain_mxnet_comes_to_the_same(tmp_path):
-    """With its own processes, and the same parameter server."""
+    """Plain MXNet runs in its own processes, with the same parameter server."""
     case = "sgd:float32:dist_sync:1"
     plain = tmp_path / "plain.py"
     plain.write_text(
@@ -192,7 +192,7 @@ def test_plain_mxnet_comes_to_the_same(tmp_path):
     assert_weights(tmp_path, case, 2, serial(case))
 
 
-# --- When a process dies, hangs or disagrees --------------------------------------------------
+# --- Processes that die, hang or disagree -----------------------------------------------------
 
 FAULT = r"""
 import os, signal, sys, time
@@ -205,7 +205,7 @@ from mxnet import gluon
 net = script.build("float32", odd={fault!r} == "sizes" and task == 1)
 trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_sync")
 script.fit(net, trainer, "float32", range(2), odd=net.last.weight.shape[0] != 7)
-# Not before: a busy machine may take longer to start the processes.
+# The limit is set only now, because a busy machine may take longer to start the processes.
 trainer._tofu_connection.cluster.watchdog._limit_s = {limit}
 sys.stdout.write(f"trained {{task}} {{trainer._kvstore.rank}}\n")  # at once, as processes share it
 sys.stdout.flush()
@@ -324,7 +324,7 @@ def unwatched(request, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["kill", "exit"])
 def test_heartbeats_tell_of_a_dead_process(unwatched, fault):
-    """Where no launcher watches. Servers and scheduler run the script up to its import."""
+    """No launcher watches this run. Servers and scheduler run the script up to its import."""
     done = [(*each.communicate(timeout=LIMIT_S), each.returncode) for each in unwatched[fault]]
     (_, scheduler, _), (_, server, _), (out, alive, _), (other, _, _) = done
     assert out.startswith("trained 0 ") and other.startswith("trained 1 ")
@@ -370,7 +370,7 @@ CONNECT = "import mxnet as mx; mx.kv.create('dist_sync')"
 
 @pytest.mark.parametrize("role", ["worker", "server", "scheduler"])
 def test_no_process_waits_for_others_without_end(tmp_path, role):
-    """Even where the script makes the kvstore itself."""
+    """This holds even if the script makes the kvstore itself."""
     done = subprocess.run(
         [sys.executable, "-c", CONNECT],
         cwd=tmp_path,

@@ -11,7 +11,7 @@ from tofu.gluon.training.exchanged_boxes import Described, common_boxes, packed,
 
 
 def tiles(shape, parts):
-    """The tiles that cut each dimension into so many parts."""
+    """The tiles that cut each dimension into these numbers of parts."""
     spans = [
         [piece((0, size), count, number) for number in range(count)]
         for size, count in zip(shape, parts)

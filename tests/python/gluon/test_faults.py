@@ -1,4 +1,4 @@
-"""Faults of operators: the script gets one error that names the operator, and can go on."""
+"""Faults of operators: the script gets one error that names the operator, and can continue."""
 
 import contextlib
 import dataclasses
@@ -65,7 +65,7 @@ def switched_off():
 
 @pytest.fixture(params=(2, 4))
 def real(request):
-    """Turn tofu on, with its own program; the fake one runs on the script's context."""
+    """Turn tofu on with its own program, because the fake one runs on the script's context."""
     tofu.gluon.enable(workers=request.param, device="cpu", log="quiet")
     yield
     tofu.gluon.disable()
@@ -151,7 +151,7 @@ def test_one_error_for_each_fault(real):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_fetch_that_throws(real, dtype, monkeypatch):
-    """That of the outputs from the workers to the script's device."""
+    """The fetch brings the outputs from the workers to the script's device."""
     state = active().state
     gather = state.backend.gather
 
@@ -172,7 +172,7 @@ def test_a_fetch_that_throws(real, dtype, monkeypatch):
 
 @pytest.mark.parametrize("where", ["forward", "backward"])
 def test_the_list_of_errors_is_filled_again(real, where, monkeypatch):
-    """Otherwise errors that race in it could name one that is gone."""
+    """Otherwise racing errors could name an operator of an earlier list."""
     filled = []
     monkeypatch.setattr(error_list, "refill", lambda: filled.append(where))
     assert len(Steps("float32").run(where, bad=(1, 3)).errors) == 2
@@ -180,7 +180,7 @@ def test_the_list_of_errors_is_filled_again(real, where, monkeypatch):
 
 
 def test_an_error_while_looking_for_the_operator(real, monkeypatch):
-    """Warnings are errors, and so is what ends a thread."""
+    """Warnings are errors, and so are exceptions that end a thread."""
 
     def fails(*_):
         raise mx.MXNetError("out of memory again")
@@ -192,7 +192,7 @@ def test_an_error_while_looking_for_the_operator(real, monkeypatch):
 
 
 def test_faults_that_nobody_reads_end(real):
-    """The script reads nothing in the steps; the error comes where it does.
+    """The script reads nothing in the steps; the error comes at its first read.
 
     If the operator has thrown before the backward call returns, the call raises the error.
     """
@@ -225,7 +225,7 @@ def test_faults_met_by_autograd_grad(real):
 
 
 def test_other_errors_are_left_alone(real):
-    """Faults in the script's own operators, with no partitioned graph between them."""
+    """The faults are in the script's own operators, with no partitioned graph between them."""
 
     def throwing():
         return mx.nd.linalg.potrf(-mx.nd.ones((2, 2)))
@@ -358,7 +358,7 @@ DECONVOLUTION = """
 
 
 def test_errors_of_onednn_end_too():
-    """They are not of MXNet's own class; a transposed convolution may throw one."""
+    """Such errors are not of MXNet's own class; a transposed convolution may throw one."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(DECONVOLUTION)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -419,7 +419,7 @@ NESTED = """
 
 
 def test_operators_may_differentiate_for_themselves():
-    """Their backward call must not wait for the script's, which waits for them."""
+    """Such an operator's backward call must not wait for the script's, which waits for it."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(NESTED)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -1,4 +1,4 @@
-"""What else Gluon has: each feature under the switch gives what it gives without."""
+"""Other features of Gluon give the same results with and without the switch."""
 
 import contextlib
 import io
@@ -274,7 +274,7 @@ def test_lengths_and_buckets(block, sizes, two):
     same_as_plainly(of_lengths, block, sizes)
 
 
-# --- Requests, hooks, and what the Trainer takes -------------------------------------------
+# --- Requests, hooks, and arguments of the Trainer -----------------------------------------
 
 
 def requests():
@@ -378,7 +378,7 @@ def test_optimizers(name, two):
 
 
 def test_all_optimizers_are_tested():
-    """Others: drawn at random, for rows alone, broken in MXNet, or in test_norm_updates."""
+    """Others draw random numbers, take sparse rows, fail in MXNet, or are in test_norm_updates."""
     others = {"sgld", "groupadagrad", "dcasgd", "ccsgd", "lamb", "lars", "centered"}
     assert set(mx.optimizer.Optimizer.opt_registry) - others == set(OPTIMIZERS)
 

@@ -1,4 +1,4 @@
-"""Gradients of tiled parameters stay with their program, and scripts do not notice."""
+"""Gradients of tiled parameters stay with their program without effect on scripts."""
 
 import copy
 import os
@@ -88,7 +88,7 @@ def test_an_unused_gradient_outlives_the_next_forward_pass(two):
 
 
 def two_trainers():
-    """Half of the gradients are used one step later."""
+    """Two Trainers, one of which uses its half of the gradients a step later."""
     steps = Steps()
     trainers = [
         gluon.Trainer(some, "sgd", {"learning_rate": 0.1})
@@ -144,7 +144,7 @@ def test_tiles_that_the_script_holds_follow(two):
 
 
 def zeroed_in_flight(one_by_one):
-    """Zeros are written while the gradients' memory holds activations."""
+    """The script writes zeros while the gradients' memory holds activations."""
     steps, found = Steps(), []
     for _ in range(2):
         loss = steps.forward()
@@ -266,7 +266,7 @@ def test_sums_are_the_same_in_every_run(two):
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
 def test_parts_add_up_from_the_latest_to_the_first(order):
-    """In any order of arrival: in float32, (1 + 1e8) - 1e8 is 0, but 1 + (1e8 - 1e8) is 1."""
+    """Their order of arrival does not matter, though (1 + 1e8) - 1e8 is 0 in float32."""
     values = [-1e8, 1e8, 1.0]  # by the recording's number
     tile = mx.nd.zeros(1)
     tile.attach_grad()
@@ -340,7 +340,7 @@ def test_autograd_grad_of_what_is_not_in_the_graph(two):
 
 
 def test_a_gradient_of_a_gradient_is_an_error(two):
-    """A penalty on the gradient of a weight or an input would count for nothing."""
+    """A penalty on the gradient of a weight or an input would have no effect."""
     steps, inputs = Steps(), data()
     inputs.attach_grad()
     weight = steps.net[0].weight
@@ -352,7 +352,7 @@ def test_a_gradient_of_a_gradient_is_an_error(two):
 
 
 def test_a_gradient_of_a_gradient_beside_a_partitioned_block(two):
-    """A gradient that does not come from the net."""
+    """The outer gradient does not come from the net."""
 
     def run():
         steps, scale = Steps(), mx.nd.array([3.0])
@@ -406,7 +406,7 @@ def test_a_second_backward_pass(two):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("change", ["step", "set_data"])
 def test_a_second_backward_pass_after_an_update_is_refused(workers, change, dtype):
-    """It would recompute activations with the new weights; MXNet would use the old ones."""
+    """That pass would recompute activations with new weights; MXNet would use the old ones."""
     steps = Steps()
     steps.net.cast(dtype)
     inputs = data().astype(dtype)
@@ -484,7 +484,7 @@ MEMORY = """
 
 
 def test_memory_of_a_run():
-    """Memory for weights and one set of gradients; for two sets once the script reads tiles."""
+    """A run holds weights and one set of gradients, or two once the script reads tiles."""
     variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "OMP_NUM_THREADS": "1"}
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(MEMORY)],
@@ -511,7 +511,7 @@ def bias_gradients(frozen):
 
 
 def test_a_bias_is_trained_beside_a_frozen_weight():
-    """Plain MXNet 1.9.1 gives a dense layer's bias a gradient of 0 then."""
+    """Plain MXNet 1.9.1 gives the bias of a frozen dense layer a gradient of 0."""
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
     try:
         assert_same(bias_gradients(frozen=True), plainly(bias_gradients, False), rounded=True)

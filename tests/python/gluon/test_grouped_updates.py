@@ -18,7 +18,7 @@ def tiles(dtypes, seed):
 
 
 def updated(update, dtypes, **options):
-    """Weights and states after three updates, and one of only some tiles before."""
+    """Weights and states after an update of only some tiles, and three of all."""
     rates = {"lr_scheduler": lambda count: 0.1 / count}
     optimizer = mx.optimizer.SGD(wd=1e-3, **rates, **options)
     optimizer.set_lr_mult({0: 0.5, 4: 2.0})

@@ -100,7 +100,7 @@ def test_old_signatures_are_freed(two, without_collector):
 
 
 def test_a_recording_that_is_over_keeps_no_program(two, without_collector):
-    """As in MXNet, an output that the script still holds keeps only its own memory."""
+    """An output that the script still holds keeps only its own memory, as in MXNet."""
     net, inputs = make_net(), data()
     inputs.attach_grad()
     with autograd.record():
@@ -154,7 +154,7 @@ def test_copies_of_scopes_are_mxnets_own(two, duplicate):
 
 
 def bytes_in_use(what, warm, samples, each):
-    """How much a process that does something again and again uses, from sample to sample."""
+    """The memory in use at each sample of a process that repeats an action."""
     if not hasattr(ctypes.CDLL(None), "mallinfo2"):
         pytest.skip("needs mallinfo2, of glibc 2.33 or later")
     variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "OMP_NUM_THREADS": "1"}
@@ -173,7 +173,7 @@ def bytes_in_use(what, warm, samples, each):
     [("creations", 6, 3, 6, 10 * 2**10), ("steps", 34, 3, 8, 10 * 2**10)],
 )
 def test_memory_stays_flat(what, warm, samples, each, limit):
-    """Each creation, or step, leaves less behind than it takes. Tables that grow do so once."""
+    """Memory grows less per creation, or step, than one takes; tables may grow once."""
     for _ in range(3):  # threads may hold some memory at a sample; a leak shows every time
         found = bytes_in_use(what, warm, samples, each)
         growth = [after - before for before, after in zip(found, found[1:])]

@@ -37,7 +37,7 @@ def on(memory, **wanted):
 
 
 def wide(units=2048):
-    """A net with most of its memory in activations, where the batch is large."""
+    """A net whose activations need most memory if the batch is large."""
     net = gluon.nn.HybridSequential(prefix=f"wide{units}_")
     with net.name_scope():
         net.add(gluon.nn.Dense(units, activation="relu", in_units=10))
@@ -68,7 +68,7 @@ def footprints():
 
 
 def held(net, batch=96, **wanted):
-    """What the fullest worker holds when the limit does not matter."""
+    """The memory of the fullest worker under a limit that restricts nothing."""
     on("1TiB", **wanted)
     step(net(), batch)
     (found,) = footprints()
@@ -134,7 +134,7 @@ def test_a_block_that_cannot_be_partitioned_ends_the_run(off):
 
 
 def test_blocks_share_the_limit(off):
-    """A second block has what the first one leaves, and none if that is too little."""
+    """A second block gets the memory that the first one leaves, and no program if it needs more."""
     alone = held(wide, allow_replication=False)
     on(f"{2 * alone + 4096}B", allow_replication=False)
     first, second = wide(), wide()
@@ -153,7 +153,7 @@ def test_blocks_share_the_limit(off):
 
 
 def test_programs_that_nothing_waits_for_make_room(off):
-    """Two batch sizes of one net take turns where both do not fit at once."""
+    """Programs for two batch sizes of one net take turns if both do not fit at once."""
     on("1GiB", allow_replication=False)
     net = wide()
     step(net, 512)
@@ -235,7 +235,7 @@ def test_limits_change_from_one_session_to_the_next(off, monkeypatch):
 
 
 def test_what_gpus_have_is_a_limit_that_warns(off, monkeypatch):
-    """Memory that the user has not limited: a prediction must not end the run."""
+    """The user has not limited memory, so a prediction must not end the run."""
     on(None)
     monkeypatch.setattr(memory_limits, "limit_of", lambda _: 1024)
     with warnings.catch_warnings(record=True) as seen:  # MXNet warns, too
@@ -256,7 +256,7 @@ def test_what_gpus_have_is_a_limit_that_warns(off, monkeypatch):
     ],
 )
 def test_the_smallest_gpu_limits_tiles_unless_they_fit_each(monkeypatch, options, expected):
-    """Where the search gives GPUs tiles by their memory, the fullest has the largest."""
+    """If the search gives GPUs tiles by their memory, the largest GPU has the largest tiles."""
     sizes = [80, 16]
     monkeypatch.setattr(mx.context, "gpu_memory_info", lambda number: (0, sizes[number]))
     session = types.SimpleNamespace(

@@ -1,4 +1,4 @@
-"""What runs tell, by its text: at level debug, of whole tensors, and of many workers."""
+"""The messages of runs: at level debug, about whole tensors, and about many workers."""
 
 from __future__ import annotations
 

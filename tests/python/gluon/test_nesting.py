@@ -1,4 +1,4 @@
-"""Arguments and results of blocks as patterns of arrays, and back."""
+"""Arguments and results of blocks become patterns of arrays, and back."""
 
 import collections
 

@@ -32,7 +32,7 @@ LARGE = {"lbsgd of large batches": ("lbsgd", {"batch_scale": 2, "clip_gradient":
 
 
 class Halving(mx.lr_scheduler.LRScheduler):
-    """Rates that change in every step, which LARS corrects its momentum for."""
+    """A rate that changes in every step, for which LARS corrects its momentum."""
 
     def __call__(self, num_update):
         return self.base_lr / (1 + num_update)
@@ -80,7 +80,7 @@ def assert_close(found, expected, tolerance):
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4])
-# MXNet sums squares in single precision, whatever the tensor's.
+# MXNet sums squares in single precision, whatever the tensor's precision.
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("float64", 2e-6)])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_weights(name, dtype, tolerance, workers):
@@ -107,7 +107,7 @@ def test_nothing_is_gathered(name, two, monkeypatch):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_states_are_those_of_plain_mxnet(name, two, tmp_path):
-    """Saved by the one, loaded by the other, and the other way round."""
+    """Each of tofu and plain MXNet loads the states that the other has saved."""
 
     def save(path):
         net = make()
@@ -139,7 +139,7 @@ def test_states_are_those_of_plain_mxnet(name, two, tmp_path):
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("float32", 2e-6)])
 @pytest.mark.parametrize("name", [*SETTINGS, *LARGE])
 def test_tiles_are_updated_as_the_whole(name, dtype, tolerance):
-    """Of halves with masters, too: MXNet trains no such nets on CPUs."""
+    """Includes half precision with master copies, which MXNet does not train on CPUs."""
     optimizer, options = {**SETTINGS, **LARGE}[name]
     random = np.random.RandomState(0)
     weight, gradient = (random.uniform(-1, 1, (4, 6)).astype(dtype) for _ in range(2))
@@ -171,7 +171,7 @@ def test_tiles_are_updated_as_the_whole(name, dtype, tolerance):
 
 
 def test_heirs_are_not_taken_for_their_parents():
-    """Whoever changes an update has it run on whole tensors."""
+    """A subclass that changes the update runs on whole tensors."""
     heir = type("Heir", (mx.optimizer.LAMB,), {})
     assert rule_for(mx.optimizer.LAMB()) is not None
     assert rule_for(heir()) is None

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*no dimension of")
 
 @pytest.fixture(autouse=True)
 def numpy():
-    """NumPy arrays and shapes, as a script of the book has them."""
+    """Turn on NumPy arrays and shapes, as the book's scripts do."""
     npx.set_np()
     yield
     npx.reset_np()
@@ -30,7 +30,7 @@ def numpy():
 
 
 def started(make, batch, dtype):
-    """A net with weights, and batches, that do not depend on what ran before."""
+    """A net and batches that do not depend on earlier runs."""
     mx.random.seed(7)
     np.random.seed(7)
     net = make()
@@ -61,7 +61,7 @@ def train(name, dtype):
 
 
 def assert_equal(found, expected, tolerance=1e-5, what=""):
-    """Nested lists, dictionaries and arrays: classes, shapes, types and values."""
+    """Check that nested lists, dicts and arrays have equal classes, shapes, types and values."""
     assert type(found) is type(expected), what
     if isinstance(expected, dict):
         expected, found = list(expected.values()), list(found.values())
@@ -106,7 +106,7 @@ def check(name, dtype, workers):
     assert_equal(found, expected, {"float32": 2e-4, "float64": 1e-9}[dtype])
 
 
-# --- What a script does with parameters ----------------------------------------------------
+# --- Uses of parameters in scripts ---------------------------------------------------------
 
 
 def small(prefix="small_"):
@@ -195,7 +195,7 @@ def test_writing_values(two):
 
 
 def clipped():
-    """Gradients clipped as the book does it, by the values' attribute."""
+    """Clip gradients as the book does, by the values' attribute."""
     net = small()
     trainer, found = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}), []
     for _ in range(3):
@@ -318,7 +318,7 @@ def test_disabling_leaves_arrays_of_numpy(two):
 
 
 class One(mx.init.Initializer):
-    """Also for a number without dimensions, which those of MXNet cannot set."""
+    """Also sets a number without dimensions, unlike MXNet's initializers."""
 
     def _init_weight(self, _name, array):
         array[()] = 1
@@ -402,11 +402,11 @@ def test_losses(name, inside, two):
     assert_equal(of_loss(name, inside), plainly(of_loss, name, inside))
 
 
-# --- Operators that are whole --------------------------------------------------------------
+# --- Operators that stay whole -------------------------------------------------------------
 
 
 class Regions(gluon.HybridBlock):
-    """A classifier of parts of images; the gradient of its pooling runs that again."""
+    """A classifier of parts of images; the gradient of its pooling runs the pooling again."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -446,7 +446,7 @@ def test_gradients_that_run_an_operator_again(workers):
     assert_equal(found, regions())
 
 
-# --- The semantics of NumPy, switched on otherwise -----------------------------------------
+# --- Other ways to switch on NumPy's semantics ---------------------------------------------
 
 
 @mx.util.use_np
@@ -487,7 +487,7 @@ def decorated():
 
 
 def test_decorated_blocks(two):
-    """Also those that were decorated before tofu was switched on."""
+    """Includes blocks that were decorated before tofu was switched on."""
     npx.reset_np()
     found = decorated()
     assert two.graphs
@@ -566,7 +566,7 @@ def stacks(stack, shape):
 @pytest.mark.parametrize("log", ["real"], indirect=True)
 @pytest.mark.parametrize("stack", ["hstack", "dstack"])
 def test_stacks(two, stack, shape):
-    """MXNet cannot infer their shapes from those of computed tensors."""
+    """MXNet cannot infer the shapes of stacks from those of computed tensors."""
     found = stacks(stack, shape)
     assert two.graphs
     assert_equal(found, plainly(stacks, stack, shape))

@@ -1,4 +1,4 @@
-"""One worker, or all, get no memory: one error that says where, and the next steps are right."""
+"""If one worker, or all, get no memory, one error says where, and the next steps are correct."""
 
 import json
 import os
@@ -15,7 +15,7 @@ LIMIT_S = 600  # its own watchdog comes first
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """What makes allocations fail, to be loaded before MXNet."""
+    """The library that makes allocations fail, to be loaded before MXNet."""
     path = tmp_path_factory.mktemp("memory") / "libscarce_memory.so"
     source = str(FOLDER / "scarce_memory.cc")
     compiler = os.environ.get("CXX", "c++").split()
@@ -87,6 +87,6 @@ def test_of_all_workers_at_once_where_memory_is_scarce(library, workers):
 
 @pytest.mark.parametrize("workers", [2, 4])
 def test_backward_allocates_nothing_where_memory_is_scarce(library, workers):
-    """Its operators run at once on all workers, where errors would race: forward has done it."""
+    """Forward allocates for it: errors of its operators, which run on all workers, would race."""
     for record in run(library, "backward", "--scarce", "--workers", workers):
         assert (record["failures"], record["errors"]) == (0, []), record

@@ -1,4 +1,4 @@
-"""Outputs that stay tiles, and the programs whose memory they lie in."""
+"""Outputs that stay tiles, and the programs in whose memory they lie."""
 
 import gc
 import threading
@@ -36,7 +36,7 @@ def test_outputs_are_kept_when_their_program_runs_again(two):
 
 
 def late():
-    """A reader that takes an output after its producer has run again."""
+    """Read an output after its producer has run again."""
     net, loss_of = dense(), softmax_loss()
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
     found, kept = [], None
@@ -58,7 +58,7 @@ def test_a_reader_that_comes_late(two):
 
 
 class Identity(gluon.HybridBlock):
-    """Returns a parameter and its input as they are."""
+    """Returns a parameter and its input unchanged."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -79,7 +79,7 @@ def passed_on():
 
 
 def test_outputs_that_are_variables_do_not_change(two):
-    """Not even when the parameter does, or the program's memory of its input."""
+    """They do not change even when the parameter, or the program's input, does."""
     ones, inputs = np.ones((12, 8)), batch().asnumpy()
     for factor, (x, weight, product) in enumerate(passed_on(), 1):
         assert_same(x, inputs * factor)
@@ -246,7 +246,7 @@ def test_two_threads_read_one_output(two):
 
 
 def test_a_block_that_another_thread_runs_waits(two):
-    """What it reads must not be overwritten between the look at it and the read."""
+    """Its input must not be overwritten between the check and the read."""
     net = dense()
     net(batch())
     done = threading.Event()
@@ -357,7 +357,7 @@ def test_a_fault_in_a_reader_is_one_error(where, retain):
 
 
 def dropped():
-    """What a net with Dropout returns in four steps from one seed."""
+    """The outputs of a net with Dropout in four steps from one seed."""
     net = nn.HybridSequential(prefix="random_")
     with net.name_scope():
         net.add(nn.Dense(16, in_units=8), nn.Dropout(0.5), nn.Dense(12, in_units=16))

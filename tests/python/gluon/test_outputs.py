@@ -15,7 +15,7 @@ from tofu.gluon.training import outputs
 from .handing_on import CLASSES, batch, dense, gathers, gradients, label, softmax_loss
 from .models import assert_same, data, make_net, plainly, started, told_lines, weights
 
-# --- what is gathered ------------------------------------------------------------------------
+# --- gathering -------------------------------------------------------------------------------
 
 
 def test_a_loss_takes_tiles(workers):
@@ -107,7 +107,7 @@ def test_the_log_names_what_is_gathered(fake, capsys):
     ]
 
 
-# --- what an output says of itself -----------------------------------------------------------
+# --- attributes of outputs -------------------------------------------------------------------
 
 
 def test_what_is_known_without_gathering(two):
@@ -261,7 +261,7 @@ class Join(gluon.HybridBlock):
 
 
 def branches(use):
-    """Several outputs, of which a block takes some, or one twice."""
+    """Train with several outputs, of which a block takes some, or one twice."""
     net, join = started(Branches(prefix="b_")), Join()
     join.hybridize()
     inputs = batch(12, 12)
@@ -297,7 +297,7 @@ def joined():
 
 
 def test_inputs_that_cannot_be_cut_alike():
-    """One comes in rows, the other in columns; the product of both needs them alike."""
+    """One is cut by rows, the other by columns; their product needs them cut alike."""
     expected = joined()
     tofu.gluon.enable(workers=2, device="cpu", log="quiet", pins={"one_fwd": 0, "other_fwd": 1})
     found = joined()
@@ -400,7 +400,7 @@ def test_a_block_without_parameters_runs_serially_on_whole_arrays(two):
 
 
 def features():
-    """The first of two blocks is not recorded."""
+    """Train two blocks, of which the first is not recorded."""
     first, second = dense(8, "first_"), dense(prefix="second_")
     loss_of = softmax_loss()
     found = []

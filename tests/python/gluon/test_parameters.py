@@ -392,7 +392,7 @@ def test_eager_gradients_reach_replicas(fake):
 
 
 def test_disabling_keeps_what_was_written(net):
-    """The last writes to values and gradients, which no call has read since."""
+    """Keeps the last writes to values and gradients, which no call has read since."""
     with autograd.record():
         loss = (net(data()) ** 2).sum()
     loss.backward()

@@ -1,4 +1,4 @@
-"""A fault of any process of distributed training, at any stage, ends all with a clear error."""
+"""A fault of any process of distributed training, at any stage, ends all processes clearly."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ END_S = 60  # from the fault until nothing is left
 LAUNCH = [sys.executable, "-m", "tofu", "run", "--processes=2", "--servers=1", "--workers=2"]
 NAMESPACE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
-# For each fault: what some line of the output says. A worker process has no rank at the start.
+# For each fault, the pattern of a line of the output. A worker process has no rank at the start.
 WORKER = r"tofu: (worker process \d|a worker process \(pid \d+\)) "
 SILENT = (
     r"tofu: (a worker process|scheduler|server|worker process \d of 2), waiting for .*nothing for|"
@@ -52,7 +52,7 @@ SAMPLE = {("worker", "exits", "first"), ("worker", "stopped", "step"), ("network
 
 def cases():
     for (role, fault), text in FAULTS.items():
-        # A server that has its values takes no more memory.
+        # A server that has all values allocates no more memory.
         for stage in STAGES[:2] if (role, fault) == ("server", "memory") else STAGES:
             marks = [] if (role, fault, stage) in SAMPLE else [pytest.mark.whole]
             yield pytest.param(role, fault, stage, text, marks=marks, id=f"{role}-{fault}-{stage}")
@@ -92,7 +92,7 @@ def cause(session, role, fault, worker):
 
 @contextlib.contextmanager
 def launched(folder, line):
-    """A started launcher and the file with what all its processes say; ends them all."""
+    """Yield a started launcher and the file of its processes' output; end them all."""
     told = folder / "told"
     with told.open("w") as out:
         launcher = subprocess.Popen(
@@ -147,7 +147,7 @@ def test_all_end_soon_with_an_error(tmp_path, role, fault, stage, text):
     [each if each == "step" else pytest.param(each, marks=pytest.mark.whole) for each in STAGES],
 )
 def test_training_ends_while_its_launcher_is_stopped(tmp_path, stage):
-    """A launcher that stands still only watches; when it goes on, it tells how the run ended."""
+    """A stopped launcher only watches; when it continues, it reports the end of the run."""
     line = [*LAUNCH, str(FILE), str(tmp_path), stage, "elsewhere"]
     with launched(tmp_path, line) as (launcher, told):
         assert wait_until((tmp_path / "reached").exists, START_S), told.read_text()
@@ -164,7 +164,7 @@ def test_training_ends_while_its_launcher_is_stopped(tmp_path, stage):
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["KILL", "TERM"])
 def test_a_stopped_launcher_hides_no_fault(tmp_path, fault):
-    """The other worker ends by itself, within the limit; the launcher tells why when it goes on."""
+    """The other worker ends itself within the limit; the launcher reports why when it continues."""
     line = [*LAUNCH, str(FILE), str(tmp_path), "step", "elsewhere"]
     with launched(tmp_path, line) as (launcher, told):
         reached = tmp_path / "reached"

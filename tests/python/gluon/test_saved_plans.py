@@ -126,7 +126,7 @@ def test_a_pin_that_the_saved_plan_contradicts(off, tmp_path, pin):
     ("pin", "text"), [((5,), "dimension 5|rank|range"), ((0, 0, 0), "step"), ((2,), "dimension 2")]
 )
 def test_a_pin_that_cannot_hold_ends_the_run(off, pin, text):
-    """Training never runs serially; the error names the pin, the second time too."""
+    """Training never runs serially; the error names the pin, also the second time."""
     tofu.gluon.enable(workers=3, device="cpu", log="quiet", pins={PINNED: pin})
     net = make_net()
     for _ in range(2):

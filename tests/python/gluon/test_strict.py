@@ -25,7 +25,7 @@ pytestmark = [
 
 @pytest.fixture
 def strict(fake, monkeypatch):
-    """Tofu on as TOFU_STRICT=1 has it."""
+    """Turn tofu on as with TOFU_STRICT=1."""
     monkeypatch.setenv("TOFU_STRICT", "1")
     monkeypatch.setenv("TOFU_HYBRIDIZE", "0")  # else blocks that were never hybridized are traced
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")

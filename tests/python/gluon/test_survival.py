@@ -1,4 +1,4 @@
-"""Training goes on after interrupts, without memory, and next to processes that load data."""
+"""Training survives interrupts, failed allocations, and forked processes that load data."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The switch: enable, disable, and what happens when a script imports MXNet."""
+"""The switch: enable, disable, and the import of MXNet by a script."""
 
 import os
 import pathlib
@@ -126,7 +126,7 @@ def test_bad_arguments(options, text, off):
     assert active() is None
 
 
-# Starts like an installed tofu: first the line of the .pth file, then the script.
+# Starts Python as an installed tofu would: first the line of the .pth file, then the script.
 START = (pathlib.Path(__file__).parents[3] / "python/tofu-switch.pth").read_text(encoding="utf-8")
 
 TRAINING = """
@@ -208,7 +208,7 @@ def test_a_script_turns_tofu_off_before_its_import():
 
 
 def test_both_finders_turn_tofu_on_once():
-    """The finders of the .pth file and of ``tofu run``."""
+    """Both the .pth file and ``tofu run`` install a finder."""
     script = "from tofu._import_hook import install\ninstall()\ninstall()\n"
     done = run(script + textwrap.dedent(TRAINING), MXNET_GRAPH_PASS="tofu", TOFU_DEVICE="cpu")
     assert done.stdout == "tiles 2\n", done.stderr

@@ -15,7 +15,7 @@ from tofu.gluon.training.parameter import is_tiled
 
 from .models import assert_same, batches, data, fit, make_net, plainly, started, train, weights
 
-# pytest.warns lets all other warnings pass, wherever they come from.
+# pytest.warns lets all other warnings pass, from anywhere.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 RATE = {"learning_rate": 0.05}
@@ -42,7 +42,7 @@ def test_elementwise_optimizers_are_found_by_trying(name, expected):
 
 @mx.optimizer.Optimizer.register
 class Centered(mx.optimizer.SGD):
-    """Subtracts the mean from every gradient; no list of names would contain it."""
+    """Subtracts the mean from every gradient; no list of names has this class."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -364,7 +364,7 @@ def test_a_kvstore_from_before_is_refused(fake):
 
 
 class Product(gluon.HybridBlock):
-    """Half precision that MXNet's CPU operators can differentiate."""
+    """A product in half precision that MXNet's CPU operators can differentiate."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -375,7 +375,7 @@ class Product(gluon.HybridBlock):
 
 
 def test_multi_precision(two):
-    """Steps that float16 alone would round away. Without sums, so all bits agree."""
+    """float16 alone would round the steps away. The net has no sums, so all bits agree."""
 
     def run(multi_precision=True):
         net = started(Product(prefix="half_"))

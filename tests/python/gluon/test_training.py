@@ -57,7 +57,7 @@ def test_predicting_first_plans_the_training_graph_first(two):
 
 
 def unequal_parts(dtype):
-    """Two batch sizes and a prediction, for which the search prefers different orders of steps."""
+    """Train two batch sizes, and predict; the search prefers another order of steps for each."""
     net = nn.HybridSequential(prefix="mlp_")
     with net.name_scope():
         net.add(
@@ -215,7 +215,7 @@ def several_calls(asked, shared):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("asked", [(), (0,), (1,), (2,), (0, 1), (0, 1, 2)])
 def test_running_statistics_of_several_calls(asked, shared, two):
-    """They are updated in the order of MXNet's backward passes."""
+    """Statistics are updated in the order of MXNet's backward passes."""
     assert_same(several_calls(asked, shared), plainly(several_calls, asked, shared))
 
 
@@ -340,7 +340,7 @@ def test_two_nets_against_each_other(two):
 
 
 def test_the_naive_engine_keeps_the_order_of_calls():
-    """It runs callbacks in the order of MXNet's graph, and running statistics depend on that."""
+    """It runs callbacks in the order of MXNet's graph, on which running statistics depend."""
     found = subprocess.run(
         [
             sys.executable,

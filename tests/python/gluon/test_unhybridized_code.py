@@ -1,4 +1,4 @@
-"""Code that no graph can replace: the block runs as it is, with the reason."""
+"""A block whose code no graph can replace runs unchanged, and tofu gives the reason."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""The first call of a signature: compared without changing what the script computes."""
+"""The first call of a signature is compared without changing the script's results."""
 
 import mxnet as mx
 import numpy as np
@@ -179,7 +179,7 @@ def test_operators_in_python_are_not_called_for_comparing(on):
 
 
 def test_running_statistics_are_updated_once(on, monkeypatch):
-    """On GPUs the forward pass updates them; here the operator is made to."""
+    """On GPUs the forward pass updates them; the test makes the operator do so here."""
     real = nd.BatchNorm
 
     def batch_norm(x, gamma, beta, mean, variance, **options):
@@ -197,7 +197,7 @@ def test_running_statistics_are_updated_once(on, monkeypatch):
 
 
 def test_statistics_that_the_forward_pass_of_parts_updates(on):
-    """As on GPUs."""
+    """On GPUs the forward pass updates them."""
 
     class Program(fakes.Program):
         def forward_tiles(self, inputs, *, is_train):

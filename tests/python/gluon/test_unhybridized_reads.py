@@ -1,4 +1,4 @@
-"""What the code of blocks reads besides its inputs: a trace holds for these values only."""
+"""A trace holds only for the values that a block's code reads besides its inputs."""
 
 import types
 
@@ -83,7 +83,7 @@ def with_attribute(value, change, read):
 
 
 def changing(kind):
-    """A net, and what sets the scale that its code reads."""
+    """A net, and a function that sets the scale that its code reads."""
     if kind == "attribute":
         net = net_with(scaled, scale=1.0)
         return net, lambda value: setattr(net, "scale", value)

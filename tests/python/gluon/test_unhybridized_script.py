@@ -1,4 +1,4 @@
-"""Scripts see what they know of blocks that were never hybridized."""
+"""Scripts see the usual attributes and results of blocks that were never hybridized."""
 
 import gc
 import weakref

@@ -1,7 +1,7 @@
-"""Runs of plans that divide the states of a weight, or its gradient, otherwise than the weight.
+"""Runs of plans that divide a weight's states or gradient in other ways than the weight.
 
-ZeRO's stages 1 and 2 do so with whole weights (docs/plans.md). The fakes also do it in ways that no
-plan would, and with them all results are bit for bit those of plain MXNet.
+ZeRO's stages 1 and 2 do so with whole weights (docs/plans.md). The fakes also divide in ways that
+no plan would, and with them all results are bit for bit those of plain MXNet.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from . import fakes
 from .models import assert_same, data, fit, make_net, plainly, started, train, weights
 from .test_gradients import Steps, after_each_stage, lent, two_trainers, unused
 
-# pytest.warns lets all other warnings pass, wherever they come from.
+# pytest.warns lets all other warnings pass, from anywhere.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 STAGES = ["stage 1", "stage 2"]
@@ -46,7 +46,7 @@ MODES = ["zero-1", "zero-2"]
 
 @contextlib.contextmanager
 def dividing(kind, workers):
-    """Turn tofu on with a search mode, or a fake that divides what belongs to parameters."""
+    """Turn tofu on with a search mode, or a fake that divides gradients and states."""
     is_mode = kind in MODES
     with fakes.using(backend.own() if is_mode else fakes.backend(kind)):
         options = {"search": kind} if is_mode else {"allow_replication": True}
@@ -80,7 +80,7 @@ NORMS = ["lamb", "lars", "lbsgd"]
 
 
 def dense(dtype):
-    """Dimensions that four workers divide, and some that they do not."""
+    """Dense layers with some dimensions that four workers divide, and some that they do not."""
     net = nn.HybridSequential(prefix="net_")
     with net.name_scope():
         net.add(nn.Dense(12, activation="relu"), nn.Dense(8), nn.Dense(6))
@@ -114,7 +114,7 @@ def test_steps(name, dtype, on):
 
 @pytest.mark.parametrize("name", NORMS)
 def test_norms_of_whole_tensors(name, on):
-    """Sums of squares add up in another order."""
+    """Tiles add up squares in another order."""
 
     def run():
         net = dense("float64")
@@ -146,7 +146,7 @@ def test_schedules(on):
 
 
 class Product(gluon.HybridBlock):
-    """Half precision that MXNet's CPU operators can differentiate."""
+    """A product in half precision that MXNet's CPU operators can differentiate."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -211,7 +211,7 @@ def test_gradients_stay_lent(on):
 
 
 def listed():
-    """The script keeps one gradient's tiles; others are read as wholes."""
+    """The script keeps one gradient's tiles, and reads other gradients as wholes."""
     made, found = Steps(), []
     for step in range(3):
         made.forward().backward()
@@ -274,7 +274,7 @@ def test_gradients_that_are_added_up(on):
 
 
 def two_calls():
-    """A gradient of two parts."""
+    """Train with gradients of two parts."""
     made, found = Steps(), []
     for _ in range(2):
         with autograd.record():
@@ -302,7 +302,7 @@ def test_autograd_grad(on):
 
 
 def penalized():
-    """Autograd writes to tiles, and the program delivers the other part."""
+    """Autograd writes one part of a gradient to tiles, and the program delivers the other."""
     made = Steps()
     for _ in range(2):
         with autograd.record():
@@ -319,7 +319,7 @@ def test_penalties_on_weights(on):
 
 
 def test_tiles_of_the_value_in_a_graph(on):
-    """A script differentiates by tiles that it got itself."""
+    """A script differentiates with respect to tiles that it read itself."""
     made = Steps()
     tiles = made.parameters[0].list_data()
     before = made.forward()
@@ -450,7 +450,7 @@ def state_arrays(state):
 
 
 def state_bytes(trainer):
-    """What each worker holds of the optimizer's states."""
+    """The bytes of optimizer states on each worker."""
     return [
         sum(
             array.size * np.dtype(array.dtype).itemsize
@@ -560,7 +560,7 @@ def first_problem(batch=12):
 
 
 def test_saved_plans(tmp_path):
-    """A smaller batch has none, and its search would cut states like their weights."""
+    """A smaller batch has no saved plan, and its search would cut states like their weights."""
 
     def run():
         net = dense("float32")
@@ -598,7 +598,7 @@ def test_a_later_saved_plan_may_cut_states_otherwise(tmp_path):
 
 
 def footprint_of_gradients(grad_req):
-    """The gradients' memory, as predicted where there is a limit, and their parameters'."""
+    """The memory of gradients, as predicted under a limit, and that of their parameters."""
     tofu.gluon.enable(workers=2, device="cpu", log="quiet", search="zero-2", memory="1TiB")
     net = started(nn.Dense(512, in_units=512, use_bias=False, prefix="net_"))
     net.weight.grad_req = grad_req
@@ -620,7 +620,7 @@ def steps_on(net, inputs):
 def test_gradients_that_are_added_up_count_whole():
     part, whole = footprint_of_gradients("write")
     assert part == whole // 2
-    # What is computed, the same as the weight is cut, and what that is added to.
+    # The computed gradient, the same cut like the weight, and the array that it is added to.
     assert footprint_of_gradients("add") == (part + 2 * whole, whole)
 
 
@@ -703,7 +703,7 @@ def test_states_that_earlier_graphs_have_cut_in_contradictory_ways():
 
 
 class Copies(list):
-    """Counts how many such lists there are, and the most at once."""
+    """Counts the living lists of this kind, and the most at once."""
 
     now = most = 0
 
@@ -734,7 +734,7 @@ def test_copies_of_parts_last_for_one_call(name, monkeypatch):
 
 
 def test_a_second_graph_that_does_not_fit_says_so():
-    """Its search without whole tensors would cut states as their weights, which are there."""
+    """Its search without whole tensors would cut states like their weights."""
     tofu.gluon.enable(workers=4, device="cpu", log="quiet", memory="3MiB")
     net = nn.HybridSequential(prefix="net_")
     with net.name_scope():

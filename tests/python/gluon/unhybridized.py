@@ -1,4 +1,4 @@
-"""A net that is never hybridized, with code of a test's in the middle."""
+"""A net that is never hybridized, with a test's code in the middle."""
 
 import mxnet as mx
 import pytest
@@ -17,7 +17,7 @@ MARKS = [
 
 
 class Net(gluon.HybridBlock):
-    """Two layers, and what a test does in between."""
+    """Two layers, with a test's code in between."""
 
     def __init__(self, between=None, layers=6, **kwargs):
         super().__init__(**kwargs)
@@ -47,7 +47,7 @@ def trainer_of(net, **options):
 
 
 def steps(net, count=2, before=None):
-    """Losses of steps, with something done before each."""
+    """Losses of steps; calls a function before each."""
     trainer, losses = trainer_of(net), []
     for number in range(count):
         if before is not None:

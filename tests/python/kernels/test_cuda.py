@@ -142,7 +142,7 @@ def nvrtc(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize(("arch", "begins"), [(80, b"\x7fELF"), (999, b"//")])
 def test_nvrtc_compiles_the_kernels(nvrtc: str, arch: int, begins: bytes) -> None:
-    """To machine code if NVRTC knows the device, and to PTX for newer devices."""
+    """It compiles to machine code if it knows the device, and to PTX for newer devices."""
     image = _core.compile_cuda(together(), arch=arch, library=nvrtc)
     assert image.lstrip().startswith(begins)
     assert all(f"fetch_{name}".encode() in image for name, _ in kernels())
@@ -226,7 +226,7 @@ def sealed(address: int) -> int:
 
 
 def expected(name: str, tiles: list[np.ndarray]) -> np.ndarray:
-    """What a specification means, in NumPy."""
+    """The region of a specification, computed with NumPy."""
     if name == "copy":
         return np.concatenate(tiles, 1)
     if name == "halo":

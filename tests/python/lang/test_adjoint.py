@@ -80,7 +80,7 @@ def test_a_nonlinear_function_reads_its_own_operands() -> None:
 
 @pytest.mark.parametrize("reducer", [tofu.Max, tofu.Min, tofu.Prod])
 def test_a_reduction_that_is_no_sum_needs_all_that_it_reduces(reducer) -> None:
-    """A part of k would only have the maximum of its own elements."""
+    """A part of the variable k would only have the maximum of its own elements."""
 
     @op
     def backward(ograd, x, w):

@@ -1,4 +1,4 @@
-"""Descriptions: the paper's examples, and those that the language rejects."""
+"""Descriptions: the paper's examples, and descriptions that the language rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples in the documentation print what it says."""
+"""The examples in the documentation print the output shown there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals against concrete points."""
+"""Intervals, checked at concrete points."""
 
 from __future__ import annotations
 

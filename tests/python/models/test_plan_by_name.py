@@ -25,7 +25,7 @@ def environment(monkeypatch):
 
 
 def run(capsys, *args):
-    """Run tofu plan; returns its exit status, standard output and standard error."""
+    """Run tofu plan; return its exit status, standard output and standard error."""
     with pytest.raises(SystemExit) as end:
         main.main(["plan", *args])
     return end.value.code, *capsys.readouterr()

@@ -90,7 +90,7 @@ def step_of_one(training):
 
 
 def _cut(others, forward):
-    """Replace what the backward graph reads from the forward graph by variables."""
+    """Replace the forward entries that the backward graph reads by variables."""
     saved = {}
 
     def variable(entry):
@@ -159,7 +159,7 @@ def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1,
 
 
 def own_gradients(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1, seed=7):
-    """The same from MXNet's own executor, on the unchanged symbol."""
+    """The same results from MXNet's own executor, on the unchanged symbol."""
     args = {name: array.copy() for name, array in {**inputs, **parameters}.items()}
     states = {name: array.copy() for name, array in (aux or {}).items()}
     gradients = {name: mx.nd.zeros_like(parameters[name]) for name in parameters}

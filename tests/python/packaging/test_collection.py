@@ -1,4 +1,4 @@
-"""Every test file is one that pytest finds."""
+"""Pytest finds every test file."""
 
 import fnmatch
 from pathlib import Path

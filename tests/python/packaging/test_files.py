@@ -60,7 +60,7 @@ def test_make_installs_what_the_build_requires():
 
 @pytest.mark.parametrize("extra", ["cpu", "cu112"])
 def test_pip_refuses_a_python_that_mxnet_does_not_run_on(extra):
-    """At once, and not after it has tried to build NumPy, which has no wheels for it."""
+    """It refuses at once, before it tries to build NumPy, which has no wheels for that Python."""
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     found = re.search(rf"^{extra} = \[(.*?)^\]", pyproject, re.DOTALL | re.MULTILINE)
     assert found is not None

@@ -40,7 +40,7 @@ def glossary_words():
 
 
 def forms(word):
-    """The word itself, and all that it may be a plural or an inflected form of."""
+    """The word itself, and all words of which it may be a plural or an inflected form."""
     stems = {word}
     for ending, replacements in {
         "s": ("",),

@@ -93,7 +93,7 @@ def test_the_line_that_python_runs_at_start_loads_nothing(monkeypatch):
 
 @pytest.fixture(scope="module")
 def distributions(full, tmp_path_factory):
-    """A source archive, and a wheel built from it as pip would; its C++ part only with --full."""
+    """A source archive, and the wheel that pip builds from it; its C++ part only with --full."""
     pytest.importorskip("scikit_build_core")
     folder = tmp_path_factory.mktemp("dist")
     code = "import sys; from scikit_build_core import build; build.build_sdist(sys.argv[1])"

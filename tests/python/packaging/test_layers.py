@@ -18,7 +18,7 @@ PACKAGE = ROOT / "python" / "tofu"
 
 # --- C++ --------------------------------------------------------------------------------------
 
-# They name MXNet: its names, what runs in its process, what that reads, and the errors of both.
+# Folders that name MXNet: its dialect, code that runs in its process, and that code's inputs.
 KNOW_MXNET = {"mxnet", "mxnet/dialect", "kernels", "fetch", "bindings"}
 
 
@@ -38,7 +38,7 @@ def purposes(section: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def includes() -> dict[str, set[str]]:
-    """Every source, by its path, and the files of ours that it includes."""
+    """The path of every source, and the files of the project that it includes."""
     found = {}
     for path in sorted((ROOT / "src").rglob("*")):
         if path.suffix not in (".h", ".cc", ".cu"):
@@ -69,7 +69,7 @@ def test_sources_include_only_what_lies_below(includes: dict[str, set[str]]) -> 
 
 
 def test_what_knows_no_graph_includes_none(includes: dict[str, set[str]]) -> None:
-    """Not even through other files."""
+    """Such a folder includes none through other files either."""
     blind = {name for name, purpose in purposes("C++").items() if "Knows no graph" in purpose}
     assert {"mxnet", "kernels", "machine", "solver"} <= blind
 
@@ -153,7 +153,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported(module: str, path: Path, known: dict[str, Path]) -> set[str]:
-    """The imports of a module: our modules by their full names, others as written."""
+    """The imports of a module: tofu's modules by their full names, others as written."""
     found = set()
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -226,7 +226,7 @@ def test_files_form_no_circle(imports: dict[str, set[str]]) -> None:
 
 
 def test_a_base_name_stands_once() -> None:
-    """Commands and renderers alone bear the name of the module that holds their subject."""
+    """Only commands and renderers have the name of the module that holds their subject."""
     known: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         folder = path.parent.relative_to(PACKAGE).as_posix()

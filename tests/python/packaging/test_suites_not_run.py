@@ -1,4 +1,4 @@
-"""Suites whose wheel cannot be had say so where continuous integration ends."""
+"""Continuous integration ends with the names of suites whose wheels are not available."""
 
 import os
 import shutil

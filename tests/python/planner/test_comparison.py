@@ -1,4 +1,4 @@
-"""tofu compare: all combinations, what they tell, and the formats of the table."""
+"""tofu compare: all combinations, their columns, and the formats of the table."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_advice_on_the_objective():
     )
     (none, _) = advice([for_bytes, made(total=3000, objective="time", step_seconds=0.48)])
     assert none == "--objective time: no plan is predicted to be more than a tenth faster"
-    # What plans for time communicate says nothing of replication.
+    # The communication of plans for time does not show the effect of replication.
     whole = made(replication=True, total=100, objective="time", step_seconds=0.5)
     assert not any("cuts 1,000" in line for line in advice([for_bytes, whole]))
     assert "plan for" in render("net", [for_bytes, whole], "text").splitlines()[0]

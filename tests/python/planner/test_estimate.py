@@ -1,4 +1,4 @@
-"""tofu estimate: memory over numbers of workers, limits, batches, and what it prints."""
+"""tofu estimate: memory over numbers of workers, limits, batches, and output."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_number_without_a_plan_costs_only_itself(monkeypatch):
 
 
 def test_rows_are_printed_as_they_are_known(monkeypatch, capsys):
-    """A row that needs hours must not keep back those before it."""
+    """A row that needs hours must not hold back earlier rows."""
     real = sweep.search
     printed = []
 
@@ -174,7 +174,7 @@ def test_the_largest_batch_fits_and_the_next_one_does_not(workers, limit):
 
 
 def memory_is(monkeypatch, estimate_of):
-    """Let a problem that is a batch size have this estimate."""
+    """Let problems stand for batch sizes, with these estimates."""
     monkeypatch.setattr(
         estimating, "_begin_estimate", lambda size, *_, **__: lambda: estimate_of(size)
     )
@@ -221,7 +221,7 @@ def test_memory_that_does_not_grow_linearly_is_followed(monkeypatch):
 
 @pytest.mark.parametrize("batch", [64, 2048])
 def test_three_batches_are_tried_where_memory_grows_along_a_line(monkeypatch, batch):
-    """One is far off, as buffers do not grow; the line through two shows the last two."""
+    """One batch is far off, as buffers do not grow; the line through two gives the last two."""
     tried = []
 
     def estimate_of(given):
@@ -268,7 +268,7 @@ def test_the_batch_is_what_most_inputs_share():
 
 
 def run(args):
-    """Run the command to its exit status."""
+    """Run the command; return its exit status."""
     with pytest.raises(SystemExit) as end:
         main.main(args)
     return end.value.code

@@ -1,4 +1,4 @@
-"""Plans within memory limits, the frontier, and what tofu frontier prints."""
+"""Plans within memory limits, the frontier, and the output of tofu frontier."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_pictures_and_pages_are_whole():
     picture = render("a < b", points, "svg")
     tree = ElementTree.fromstring(picture)
     texts = [e.text for e in tree.iter() if e.tag.endswith("}text")]
-    # Two rivals whose dots are one have one label.
+    # Two rivals with the same dot share a label.
     assert {"a < b", "<data-parallel>, spartan", "turning point"} <= set(texts)
     assert len([e for e in tree.iter() if e.tag.endswith("}circle")]) == 5
     page = render("a < b", points, "html")
@@ -240,11 +240,11 @@ def test_ticks_are_round_and_rivals_far_away_are_only_named():
     assert len([e for e in tree.iter() if e.tag.endswith("}circle")]) == 2
 
 
-LETTER = 7.2  # the width of one, about
+LETTER = 7.2  # approximate width of a letter
 
 
 def boxes_of(tree):
-    """Name -> where its label stands: left, top, right and bottom."""
+    """Name -> the box of its label: left, top, right and bottom."""
     labels = [e for e in tree.iter() if e.get("class") in ("rival", "kept") and e.text]
     places = {e.text: (float(e.get("x")), float(e.get("y"))) for e in labels if e.get("x")}
     return {text: (x, y - 9, x + LETTER * len(text), y + 3) for text, (x, y) in places.items()}

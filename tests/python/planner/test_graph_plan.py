@@ -28,7 +28,7 @@ def planned():
 
 
 def test_plan_is_a_function():
-    """After other imports, too."""
+    """Importing submodules does not replace the function."""
     text = (
         "import types, tofu.plans.options, tofu\n"
         "assert 'plan' in dir(tofu) and type(tofu.plan) is types.FunctionType\n"

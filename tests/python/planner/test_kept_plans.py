@@ -25,7 +25,7 @@ def cache(monkeypatch, tmp_path):
 
 @pytest.fixture
 def searches(monkeypatch):
-    """The numbers of workers that the C++ search was called for."""
+    """The number of workers of each call of the C++ search."""
     found = []
     plan = _core.plan
 

@@ -53,7 +53,7 @@ def test_only_the_workers_of_one_copy_are_partitioned(monkeypatch):
 
 
 def test_the_memory_of_very_many_workers_stays_an_estimate(monkeypatch):
-    """Fetches between all pairs of them would take hours to partition."""
+    """Fetches between all pairs of workers would take hours to partition."""
     monkeypatch.setattr(memory, "_MOST_WORKERS", 2)
     kinds = {}
     for workers in (6, 4):  # of the six, two differ

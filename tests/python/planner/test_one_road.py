@@ -22,7 +22,7 @@ def clean(monkeypatch):
 
 
 def by_command(capsys, *args):
-    """The document of the command, whose variables end with it."""
+    """The document that the command writes; restores the variables that it sets."""
     before = dict(os.environ)
     with pytest.raises(SystemExit) as ended:
         main.main(["plan", "--format=json", *args])
@@ -35,7 +35,7 @@ def by_command(capsys, *args):
 
 def document(text):
     found = json.loads(text)
-    del found["search_seconds"]  # is measured
+    del found["search_seconds"]  # a measured time
     return found
 
 

@@ -1,4 +1,4 @@
-"""How much is computed again: no more than a memory limit needs, and what plans say of it."""
+"""Plans recompute no more than a memory limit needs, and say how much."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ from tofu.plans import file as plan_file
 
 @dataclasses.dataclass
 class FakeTable:
-    """A graph that holds 1,000 bytes and what of 1,000 bytes of activations stays."""
+    """A graph that holds 1,000 bytes, and those of its 1,000 bytes of activations that stay."""
 
     kept: int
 
@@ -43,7 +43,7 @@ def fake_recomputed(table, limit_bytes=0):
 
 @pytest.fixture
 def fits(monkeypatch):
-    """Finds what fits in a limit, and the graphs that were tried for it."""
+    """Find the graph that fits a limit, and all graphs that were tried."""
     monkeypatch.setattr(recompute, "recomputed", fake_recomputed)
 
     def find(limit, mode="auto"):
@@ -175,7 +175,7 @@ def test_the_setting_is_checked():
 
 def test_the_command_computes_again(capsys, monkeypatch):
     for name in ("TOFU_RECOMPUTE", "TOFU_MEMORY", "TOFU_WORKERS", "MXNET_GRAPH_PASS"):
-        monkeypatch.setenv(name, "")  # what the command sets is undone
+        monkeypatch.setenv(name, "")  # makes monkeypatch undo what the command sets
     with pytest.raises(SystemExit) as ended:
         main.main(
             ["plan", "--workers=2", "--batch-size=64", "--format=json", "--recompute=all", "mlp"]

@@ -90,7 +90,7 @@ def test_slower_devices_get_smaller_tiles_where_that_is_faster(problem, tmp_path
     fastest = min(times, key=times.__getitem__)
     assert times[fastest] == round(chosen.simulation.step_seconds * 1e9)
     assert fastest.endswith("tiles by speed")
-    # All devices compute for as long: two thirds of the whole machine's speed was idle.
+    # All devices compute equally long; before, two thirds of the machine's speed was idle.
     assert times[fastest] < 0.6 * min(times["time"], times["bytes"])
     plan = chosen.read()
     fast, slow = plan.parts.shares[0]

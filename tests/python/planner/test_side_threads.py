@@ -1,4 +1,4 @@
-"""Memory is counted beside the searches, and ends with them."""
+"""Side threads count memory during searches, and end with them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tofu.plans import SearchOptions
 
 BATCH = 64
 BYTES = 4
-STATES = 2  # Adam's
+STATES = 2  # states of Adam for each parameter
 CUT = (("*_weight", (0,)), ("*_bias", (0,)))
 
 
@@ -72,7 +72,8 @@ def test_the_third_stage_cuts_parameters_gradients_and_states(problem, mode):
     assert of_parameters(plan) == (
         whole // workers, whole // workers, STATES * whole // workers
     )  # fmt: skip
-    # Gathered for the forward pass and reduced; weights are gathered for the backward pass, too.
+    # Parameters are gathered for the forward pass, weights for the backward pass, too; gradients
+    # are reduced.
     again = sum(size for name, size in each.items() if name.endswith("_weight"))
     assert plan.total_bytes == (workers - 1) * (2 * whole + again)
 
@@ -86,6 +87,6 @@ def test_what_updates_move_is_part_of_what_workers_really_fetch(problem, mode):
 def test_terms_of_gradients_do_not_pile_up(problem):
     plan = with_memory(problem, planned(problem, "zero-2"), "multifetch")
     largest = max(sizes(problem).values())
-    # One term at a time, and the next layer's where the planner cannot use its memory again.
+    # One term is alive at a time, and the next layer's if the planner cannot reuse its memory.
     assert plan.bytes_per_worker["activations"] < 2 * largest
     assert sum(sizes(problem).values()) > 4 * largest

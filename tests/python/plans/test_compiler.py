@@ -75,7 +75,7 @@ def test_summary_counts_what_the_graph_holds(table):
     summary = compiled.summary()
     assert summary["bytes_per_step"] == compiled.plan.total_bytes
     assert len(summary["bytes_per_worker"]) == 2
-    # Half of the tensors, and what is fetched.
+    # A worker holds half of the tensors, and fetched regions.
     assert min(summary["bytes_per_worker"]) >= 16 * 12 * 4
     assert max(summary["bytes_per_worker"]) < summary["serial_bytes"]
 
@@ -88,7 +88,7 @@ def test_fetched_regions_count_once(table):
     assert plain.shared_bytes == 0
     assert fused.fetched_bytes + fused.shared_bytes == plain.fetched_bytes == plain.plan.total_bytes
     own = sum(node.op.startswith("_tofu_") for node in fused.step.graphs[0].nodes)
-    # No slices and concatenations, but handles and acknowledgements of eight bytes.
+    # MultiFetch has no slices and concatenations, but handles and acknowledgements of eight bytes.
     for many, few in zip(plain.bytes_per_worker, fused.bytes_per_worker):
         assert few < many + 8 * own
 
@@ -235,7 +235,7 @@ def test_pins_that_fit_nothing(table, pin, message):
 
 
 def test_pins_of_tiled_parameters_win_over_those_of_the_options(table):
-    """What is in tiles already stays where it is; the option holds for other tensors."""
+    """Tensors that are tiled already keep their cuts; the option's pins hold for others."""
     options = SearchOptions(pins=(("weight", (1,)), ("data", (1,))))
     for pins, cuts in (({"weight": (0, 0)}, (0, 0)), ({}, (1, 1))):
         plan = compile_graph(table, workers=4, fixed=pins, options=options).plan

@@ -39,7 +39,7 @@ def saved(plan, tmp_path):
 def test_a_plan_comes_back_as_it_was(mlp, plan, saved):
     found = plan_file.read(saved).plan_for(mlp.table, 2)
     document = json.loads(plan.to_json())
-    for name in plan.notes:  # of tofu plan, which the passes do not keep
+    for name in plan.notes:  # notes of tofu plan, which the passes do not keep
         del document[name]
     assert json.loads(found.to_json()) == document
 

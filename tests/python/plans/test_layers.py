@@ -75,7 +75,7 @@ def test_the_direction_of_an_operator():
     found = [direction_of(each) for each in net().operators]
     assert found == ["forward", "backward", "update"]
     assert direction_of(OperatorPlan("grad_sum_3", "add_n", (), 0)) == "backward"
-    # A variance as a sum of products, which MXNet has as a gradient only.
+    # A variance is a sum of products, which MXNet has only as a gradient.
     stage = OperatorPlan("norm0_fwd::variance", "_backward_Convolution", (), 0)
     assert direction_of(stage) == "forward"
     for name in ("norm0_fwd_backward::mean", "norm0_fwd::mean_backward"):
@@ -114,7 +114,7 @@ def test_layers_have_the_bytes_of_their_tensors_and_operators():
     assert dense.name == "net_dense0"
     assert dense.parameter_bytes == 96  # the weight, neither its gradient nor its update
     assert dense.fetched_bytes == {"forward": 100, "backward": 200, "update": 7}
-    # Half of each 4x6 tensor, as one step leaves it whole, and a quarter of the others.
+    # A worker holds half of each 4x6 tensor, which one step leaves whole, and a quarter of others.
     assert dense.worker_bytes == 3 * 48 + 32 + 48
 
 
@@ -141,8 +141,8 @@ NAMES = [
         ("*_weight", ["net_fc1_weight", "net_fc2_weight"]),
         ("net_fc?_bias", ["net_fc1_bias"]),
         ("fc2_weight", ["net_fc2_weight"]),
-        ("weight", []),  # of two tensors
-        ("c2_weight", []),  # not the end of a name's parts
+        ("weight", []),  # the end of two tensors' names
+        ("c2_weight", []),  # does not begin at a part of a name
         ("split[1]", ["split[1]"]),
         ("*[1]", ["split[1]"]),
         ("nothing*", []),

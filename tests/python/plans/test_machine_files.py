@@ -1,4 +1,4 @@
-"""Machine files: those that tofu ships, and errors of those of the user."""
+"""Machine files that tofu ships, and errors in the user's own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_larger_operators_reach_more_of_a_gpus_rate() -> None:
         small = machine.operator_seconds("x", (kind, 1e5, 1e5))
         large = machine.operator_seconds("x", (kind, 1e11, 1e11))
         assert 0 < large < 1e6 * small
-    # 80% of 19.5 TFLOP/s.
+    # The expected rate is 80% of 19.5 TFLOP/s.
     assert machine.operator_seconds("dot", ("product", 15.6e12, 1)) == pytest.approx(1, rel=0.01)
 
 

@@ -1,4 +1,4 @@
-"""What a long search shows on standard error, and when."""
+"""The progress that a long search shows on standard error, and its times."""
 
 import io
 import re
@@ -37,7 +37,7 @@ def terminal(monkeypatch):
     monkeypatch.setattr(progress, "_BETWEEN_LOG_S", 0.01)
     monkeypatch.setenv("COLUMNS", "200")
     found = Terminal()
-    # Not sys.stderr itself, which pytest replaces before every test.
+    # Replaces the module's sys, as pytest replaces sys.stderr before every test.
     monkeypatch.setattr(progress, "sys", types.SimpleNamespace(stderr=found))
     return found
 
@@ -158,7 +158,7 @@ def test_a_stage_inside_another_one_is_told_with_it(terminal):
             lines = terminal.getvalue().split("\r\x1b[K")
             assert {"predicting the memory" in line for line in lines[1:]} == {True}
         with progress.following(60) as heard:
-            wait_for("tofu: plan 3 of 20, 0 s", terminal)  # until the search knows something
+            wait_for("tofu: plan 3 of 20, 0 s", terminal)  # until the search has results
             heard("step 1 of 3", None, 0)
             wait_for("tofu: plan 3 of 20, search 0 s, 60 s left: no plan yet", terminal)
         terminal.truncate(0)
@@ -196,7 +196,7 @@ def test_the_patience_is_two_seconds():
     assert progress._PATIENCE_S == 2
 
 
-# --- what a search reports ------------------------------------------------------------------------
+# --- reports of a search --------------------------------------------------------------------------
 
 
 def test_a_search_reports_plans_and_bounds(mlp):

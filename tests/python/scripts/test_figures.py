@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parents[3] / "docs" / "results"
 
 @pytest.fixture(scope="module")
 def modules(import_script):
-    """The scripts that others import, as modules."""
+    """The scripts that other scripts import, as modules."""
     return {name: import_script(name) for name in ("_common", "_fetches", "_blocks")}
 
 
@@ -26,11 +26,11 @@ def test_figure10_compares_all_algorithms(run_script, tmp_path):
         assert f"{model}, batch 8, 8 workers (modelled)" in text
         sizes = {r["mode"]: r["total_bytes"] for r in document["rows"] if r["model"] == model}
         assert len(sizes) == 8 + model.startswith("rnn")  # and the plan for time
-        # Modes that search only part of our plans cannot be better.
+        # Modes that search only some of tofu's plans cannot be better.
         assert sizes["flat"] <= sizes["tofu"] <= sizes["recursion"]
         assert sizes["tofu"] < min(sizes[m] for m in ("allrow-greedy", "spartan", "equalchop"))
     steps = {}
-    # Bytes of both models, times of one.
+    # The figure has bytes of both models, and times of one.
     assert (tmp_path / "figure10.svg").read_text().count("ICML18") == 3
     for row in document["rows"]:
         if row["model"] == "wresnet-152-10, reduced":
@@ -82,7 +82,7 @@ def test_table1_times_every_variant(run_script, tmp_path):
 
 @pytest.mark.parametrize("model", ["rnn-4-8k", "wresnet-152-10", "transformer"])
 def test_a_second_count_of_what_is_fetched_agrees(modules, model):
-    """Counts in Python, operator by operator, from only the plan and the table."""
+    """The second count is in Python, operator by operator, from only the plan and the table."""
     from tofu.planner.search import plan_graph
 
     problem = modules["_common"].problem(model, batch_size=8, reduced=True)

@@ -75,7 +75,7 @@ def test_without_gpus_of_the_driver_it_says_so(stand_in: dict[str, str]) -> None
 
 
 def test_without_nvrtc_it_fails(stand_in: dict[str, str], tmp_path: Path) -> None:
-    """A test that is skipped for lack of it would prove nothing."""
+    """Tests that are skipped without NVRTC would prove nothing."""
     (tmp_path / "libcuda.so.1").symlink_to(Path(stand_in["LD_LIBRARY_PATH"]) / "libcuda.so.1")
     done = run({**stand_in, "LD_LIBRARY_PATH": str(tmp_path)})
     assert done.returncode == 1

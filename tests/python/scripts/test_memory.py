@@ -26,7 +26,7 @@ def test_variants_are_what_mxnet_plans(run_script):
     assert rows["delayed_fetch"]["ratio"] <= rows["control_deps"]["ratio"]
     assert rows["halves"]["ratio"] <= rows["two_executors"]["ratio"]
     assert rows["shared"]["fetched_bytes"] < rows["multifetch"]["fetched_bytes"]
-    # A loss that takes the net's output as tiles, where they lie.
+    # The loss reads the net's output as tiles, in place.
     whole, tiles = rows["gathered_output"], rows["tiles"]
     scores = 4 * 8192 * 8 * 48  # of the reduced model: bytes, batch, positions, vocabulary
     assert min(whole["bytes_per_worker"]) < max(whole["bytes_per_worker"]) - 2 * scores

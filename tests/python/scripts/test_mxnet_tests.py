@@ -1,4 +1,4 @@
-"""scripts/mxnet_tests.py says what it cannot run before it runs anything."""
+"""scripts/mxnet_tests.py names the tests that it cannot run before it runs any."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def test_what_is_missing_is_named(files, text, tmp_path):
 
 
 def test_the_plugin_finds_what_it_watches(import_script, monkeypatch):
-    """The functions of tofu that tell of blocks, whose arguments it reads."""
+    """It wraps the functions of tofu that report blocks, and reads their arguments."""
     pytest.importorskip("mxnet")
     from tofu.gluon.session import block_report, messages
 

@@ -309,7 +309,7 @@ def test_figure11s_observations_are_statements(scripts):
 
 @pytest.mark.slow
 def test_the_smallest_models_make_a_whole_page(run_script, tmp_path):
-    """What `make paper SMOKE=1` does, but for figures of the same scripts with more models."""
+    """Runs `make paper SMOKE=1`, without figures of the same scripts with more models."""
     pytest.importorskip("matplotlib")
     names = ["table1", "table2", "table3", "figure11", "soybean8", "tensoropt"]
     run_script("scripts/paper.py", "--smoke", "--output", tmp_path, "--only", *names)

@@ -1,4 +1,4 @@
-"""Raw data say which code made them; what is older than its code is found, and made again."""
+"""Raw data name the code that made them; data older than their code are found and made again."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ def test_a_script_depends_on_what_its_imports_reach(sources):
         "scripts/figure10.py",
         "scripts/_figures.py",
         "python/tofu/analysis/strategy_table.py",
-        "python/tofu/models/graph.py",  # that the package imports on first use
+        "python/tofu/models/graph.py",  # imported by the package on first use
         "python/tofu/models/wresnet.py",  # named as a text, "wresnet:..."
         "tdl/convolution.py",
         "src/passes/search/recursive_search.cc",

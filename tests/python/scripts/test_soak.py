@@ -44,7 +44,7 @@ def test_what_grows_or_differs_is_seen(soak, monkeypatch, capsys):
 
 
 def test_a_full_disk_is_one_that_fills_up(soak, tmp_path, monkeypatch):
-    """Here nothing is full, which must not pass as right."""
+    """The disk here never fills up, which must not count as a success."""
     monkeypatch.setattr(soak, "_fill", lambda path: path.write_bytes(b""))
     assert not soak.full(tmp_path)
 

@@ -45,7 +45,7 @@ def test_a_figure_of_soybean_compares_three_kinds(import_script, monkeypatch, tm
         for row in document["rows"]
         if row["panel"] == "batch 128, 64 x 64 weights"
     }
-    # SoyBean's tilings include the other two.
+    # SoyBean's tilings include those of the other two.
     assert cuts["soybean"] <= min(cuts["data"], cuts["model"])
 
 
@@ -131,7 +131,7 @@ def test_figure_7_and_limits_of_reduced_models(import_script, monkeypatch, tmp_p
     monkeypatch.setattr(figure, "UNITS", ())
     monkeypatch.setattr(figure, "ACROSS", {"slow": 0.5, "fast": 4})
     monkeypatch.setattr(figure, "WITHIN", {"PCIe": 0.05})
-    monkeypatch.setattr(figure, "observations", None)  # reduced models say nothing of them
+    monkeypatch.setattr(figure, "observations", None)  # these do not hold for reduced models
     monkeypatch.setattr(figure, "_transformer", lambda *_: figure.problem("mlp", reduced=True))
     document = run(figure, figure.main, monkeypatch, tmp_path)
     parts = [row["part"] for row in document["rows"]]

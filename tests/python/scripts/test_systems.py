@@ -1,4 +1,4 @@
-"""The systems of section 7.1, simulated: swapping by hand, the others on reduced models."""
+"""The systems of section 7.1, simulated: swapping on graphs by hand, others on reduced models."""
 
 import json
 import types
@@ -40,7 +40,7 @@ def test_an_operator_that_does_not_fit():
 
 
 def weights(*, changed, memory):
-    """Ten operators, each with a weight of its own, which it reads and may change."""
+    """Ten operators, each of which reads, and may change, its own weight."""
     reads = [[i] for i in range(10)]
     writes = [[i] if changed else [] for i in range(10)]
     tensors = scripts.swapping.Tensors([100] * 10, frozenset(range(10)), reads, writes, [0.0] * 10)
@@ -56,7 +56,7 @@ def test_what_is_only_read_is_copied_out_never_what_changes_is():
 
 
 def test_copies_run_ahead_of_operators():
-    """Ten weights of a second each, and operators of a second: nearly all copies hide."""
+    """If copying a weight and running an operator both take a second, nearly all copies hide."""
     reads = [[i] for i in range(10)]
     tensors = scripts.swapping.Tensors(
         [100] * 10, frozenset(range(10)), reads, [[]] * 10, [1.0] * 10
@@ -197,7 +197,7 @@ def test_unknown_systems_and_too_many_devices():
 
 @pytest.mark.parametrize("system", ["ideal", "tofu"])
 def test_a_net_that_draws_random_numbers(system):
-    """Dropout's are drawn by a graph of their own, before the one that trains."""
+    """A separate graph draws Dropout's numbers before the training graph runs."""
     found = scripts.systems.simulate_system(
         system, find("alexnet"), MACHINE, batch_size=8, reduced=True
     )
@@ -227,7 +227,7 @@ def test_only_tofu_changes_mxnets_memory_planner():
 
 
 def test_swapping_keeps_what_a_good_number_of_operators_use_soon():
-    """Forty weights used in turn, and memory for 36: what was least recently used is used soon."""
+    """With memory for 36 of 40 weights used in turn, the least recently used is needed soonest."""
     reads = [[i] for i in range(40)] * 4
     tensors = scripts.swapping.Tensors(
         [100] * 40, frozenset(range(40)), reads, [[]] * 160, [0.0] * 160

@@ -72,7 +72,7 @@ def train(script, *args):
 
 
 def train_apart(run_script, script, *args, **variables):
-    """The same in a separate process with other environment variables."""
+    """Train the reduced model in a separate process with other environment variables."""
     printed = run_script(f"scripts/{script}.py", *size(script), *args, **variables)
     return json.loads(printed.splitlines()[-1])
 

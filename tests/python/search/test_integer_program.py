@@ -13,7 +13,7 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import PlanError
 from tofu.models import build
 
-# One of each kind of model.
+# One model of each kind.
 REDUCED = (
     "wresnet-50-4",
     "rnn-6-4k",

@@ -30,7 +30,7 @@ def problems(import_script: Callable[[str], ModuleType]) -> ModuleType:
 
 @pytest.fixture(scope="module", autouse=True)
 def _benchmarks_can_be_imported(import_script: Callable[[str], ModuleType]) -> None:
-    """Every test uses the readers and the checker of benchmarks/."""
+    """Let tests import the readers and the checker of benchmarks/."""
 
 
 def solve(problem: dict[str, Any], **options: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_random_problems_cost_what_an_integer_program_finds(
 
 
 def contest(problem: dict[str, Any]) -> dict[str, Any]:
-    """The same in the contest's format, which gives every variable one use."""
+    """The problem in the contest's format, which gives every variable one use."""
     domains = problem["domains"]
     memory = problem["memory"]
     assert [use[0] for use in memory["uses"]] == list(range(len(domains)))

@@ -18,7 +18,7 @@ NOT_PROVEN = "densenet-121, 12 workers: "
 
 
 def unexpected(complaints: list[str]) -> list[str]:
-    """Complaints but the known one, which must not get worse."""
+    """All complaints except the known one, which must not get worse."""
     return [text for text in complaints if not text.startswith(NOT_PROVEN) or "before" in text]
 
 

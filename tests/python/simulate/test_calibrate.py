@@ -1,4 +1,4 @@
-"""What tofu calibrate makes of its measurements."""
+"""The machine file that tofu calibrate makes from its measurements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entry(measured: list[Measured], kind: str, op: str = "") -> dict[str, Any]:
 
 
 def seconds(measured: list[Measured], op: str, work: tuple[str, float, float]) -> float:
-    """What a machine with these measurements predicts for a call."""
+    """The seconds that a machine with these measurements predicts for a call."""
     document = machine_document(ENGINE, measured, 4, [1], COPIES)
     return _core.Machine(json.dumps(document)).operator_seconds(op, work)
 
@@ -43,7 +43,7 @@ def test_calls_of_equal_flops_take_longer_with_more_bytes() -> None:
     # 1 GFLOP/s and 0.1 GB/s: with large weights the bytes take longer.
     works = [(f, b) for f in (1e6, 1e7, 1e8) for b in (1e5, 1e6, 1e7)]
     measured = [Measured("dot", ("product", f, b), f / 1e9 + b / 1e8) for f, b in works]
-    assert entry(measured, "product", "dot")["flops_per_byte"] == 16.0  # 10 is between
+    assert entry(measured, "product", "dot")["flops_per_byte"] == 16.0  # near 10
     for flops, size in ((3e6, 3e5), (3e6, 5e6), (5e7, 3e6)):
         found = seconds(measured, "dot", ("product", flops, size))
         assert found == pytest.approx(flops / 1e9 + size / 1e8, rel=0.35)
@@ -52,7 +52,7 @@ def test_calls_of_equal_flops_take_longer_with_more_bytes() -> None:
 def test_a_call_does_not_predict_itself() -> None:
     works = [(f, b) for f in (1e6, 1e8) for b in (1e4, 1e6)]
     measured = [Measured("dot", ("product", f, b), f / 1e9 + 16 * b / 1e9) for f, b in works]
-    # Two calls nearly alike. Predicted by themselves, the other four would not count.
+    # If the two similar calls predicted each other, the other four would not count.
     measured += [Measured("dot", ("product", 1e7, size), 1e-2) for size in (1e5, 1.5e5)]
     assert entry(measured, "product", "dot")["flops_per_byte"] == 4.0
 

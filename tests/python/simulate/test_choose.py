@@ -1,4 +1,4 @@
-"""Plans for time: predicted, simulated, and the faster one chosen."""
+"""Plans for time are predicted and simulated, and the fastest one is chosen."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Simulated steps of nets whose random numbers another executor draws first."""
+"""Simulated steps of nets whose random numbers a separate executor draws first."""
 
 import json
 

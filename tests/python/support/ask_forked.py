@@ -1,6 +1,6 @@
 """Asks the server of ``forked`` for a process, waits for its end, and takes its exit status.
 
-Also a program, which stands in for Python where a forked process starts another:
+Also a program that stands in for Python if a forked process starts another:
 ``ask_forked.py SOCKET PYTHON ARGS``. It imports little, as it starts often.
 """
 
@@ -15,17 +15,17 @@ import sys
 __all__ = ["MOST_BYTES", "ask"]
 
 MOST_BYTES = 1 << 20  # of a call
-_APART = "tofu.trace.profiled_run"  # which loads a library before MXNet
+_APART = "tofu.trace.profiled_run"  # loads a library before MXNet
 
 _AT_START = {"PYTHONPATH", "GLIBC_TUNABLES"}  # variables that are read when a program starts
 
 
 def ask(path, call, files, timeout=None):
-    """The exit status of a process; of a signal, if negative. Raises TimeoutError.
+    """The exit status of a process; negative: the signal that ended it. Raises TimeoutError.
 
     path: the server's socket.
     call: its arguments, folder and environment.
-    files: the open file behind each descriptor that it has, by descriptor.
+    files: its descriptors, each with the open file behind it.
     timeout: seconds until it is ended with all that it has started.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
@@ -40,7 +40,7 @@ def ask(path, call, files, timeout=None):
 
 
 def _inherited():
-    """The descriptors that this process was given. What Python opens is not inherited."""
+    """The descriptors that this process inherited. Python's own are not inherited."""
     numbers = map(int, os.listdir("/proc/self/fd"))
     return [number for number in numbers if os.path.exists(f"/proc/self/fd/{number}")]
 

@@ -1,10 +1,10 @@
 """Runs Python in processes that are forked from one with MXNet and tofu loaded.
 
-A process of its own needs two seconds of processor time until its script begins. A forked one
-begins at once: it has the arguments, environment, folder and files of the call, and `import mxnet`
-finds the loaded module, so that the switch does there what it does in a new process. What it starts
-itself with ``sys.executable`` is forked, too. Tests of what happens while Python starts or ends, or
-while MXNet loads, still start processes of their own.
+A new process needs two seconds of processor time until its script begins. A forked one begins at
+once: it has the arguments, environment, folder and files of the call, and `import mxnet` finds the
+loaded module, so that the switch works as in a new process. Processes that it starts itself with
+``sys.executable`` are forked, too. Tests of the start and end of Python, or of loading MXNet, still
+start new processes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOADED = (
     "mxnet", "tofu.cli.main", "tofu.cli.plan", "tofu.gluon.switch", "tofu.tdl",
     "tofu.planner.decide", "tofu.mx.graphs.training_graph", "tofu.mx.run.program", "tofu.simulate",
 )  # fmt: skip
-_MOST_FILES = 256  # of a call; descriptors are below that
+_MOST_FILES = 256  # of a call; all descriptors are below
 _OF_A_SESSION = ("MXNET_", "TOFU_", "DMLC_")
 _servers: dict[int, str] = {}  # sockets, by the process that started the server
 
@@ -55,14 +55,14 @@ def run(
     timeout: float = 300,
     stderr: Optional[int] = None,
 ) -> subprocess.CompletedProcess[str]:
-    """What ``python ARGS`` prints, as ``subprocess.run`` captures it.
+    """Run ``python ARGS`` and capture its output, as ``subprocess.run`` does.
 
     Args:
-        args: those of Python: a script, or -m and a module, or -c and a text, and their own.
+        args: Python's arguments: a script, -m and a module, or -c and a text, and their arguments.
         cwd: the folder to run in; None: this process's.
         env: the environment; None: this process's.
         timeout: seconds until the process and those that it has started are ended.
-        stderr: subprocess.STDOUT: what goes to standard error is captured with the output.
+        stderr: subprocess.STDOUT captures standard error together with the output.
 
     Raises:
         subprocess.TimeoutExpired: it did not end in time.
@@ -119,7 +119,7 @@ def _serve(folder: Path, parent: int) -> dict[str, Any]:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(str(folder / "socket"))
     listener.listen()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one waits for the waiting processes
     print("ready", flush=True)
     os.dup2(2, 1)
     while True:
@@ -156,7 +156,7 @@ def _fork(connection: socket.socket) -> dict[str, Any]:
         return call
     ended = os.pidfd_open(child)
     ready, _, _ = select.select([ended, connection], [], [])
-    if ended not in ready:  # who asked is gone
+    if ended not in ready:  # the asking process is gone
         os.killpg(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with contextlib.suppress(BrokenPipeError):
@@ -182,7 +182,7 @@ class _Again:
 
 
 def _become(call: Mapping[str, Any], python: Path) -> None:
-    """Run what was called for as Python would at its start."""
+    """Run the call's script, module or text as Python would at its start."""
     os.chdir(call["cwd"])
     os.environ.clear()
     os.environ.update(call["env"])
@@ -226,7 +226,7 @@ def _run(first: str, *rest: str) -> None:
 
 
 def _end(code: object) -> None:
-    """End as Python does, but leave the loaded modules alone: to free them takes half a second."""
+    """End as Python does, but do not free the loaded modules, which takes half a second."""
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1

@@ -2,8 +2,8 @@
 
 Checks the strategies of the descriptions' example calls on their own sizes, on random sizes
 (1, 2, 5, 10 and others), and with arbitrary ranges of the variables. The oracle evaluates the
-descriptions' indices at points and does not use intervals. A run takes a sample of the calls,
-`pytest --full` all of them.
+descriptions' indices at points and does not use intervals. A run takes a sample of the calls;
+`pytest --full` takes all of them.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def check_writes(
 
 
 def check_cover(about: Subject, parts: Sequence[Part], var: int) -> None:
-    """Check that concatenated parts are disjoint and complete, and that each other is whole."""
+    """Check that concatenated parts are disjoint and complete, and other parts whole."""
     name = about.row["vars"][var]["name"]
     for k, output in enumerate(about.analysis.trace.outputs):
         whole = math.prod(about.call.outs[k])

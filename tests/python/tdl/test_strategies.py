@@ -1,9 +1,9 @@
 """Every strategy of every described operator, on the real operator.
 
 Runs each operator whole, and then in parts exactly as its row of the strategy table says:
-each variable alone in 2 and 3 parts, neighbours together, in unequal pieces (one of each case, or
-all with ``--full``), and unsplit on the row's own regions. Concatenated or reduced, the parts must
-equal the whole.
+each variable alone in 2 and 3 parts, neighbouring variables together, in unequal pieces (one of
+each case, or all with ``--full``), and unsplit on the row's own regions. Concatenated or reduced,
+the parts must equal the whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""These tests need torch, which is not where MXNet is: ``make test-torch`` runs them."""
+"""Settings of the tests that need torch, which ``make test-torch`` runs without MXNet."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What torch and transformers warn of is theirs."""
+    """Ignore the warnings of torch and transformers about themselves."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore"))

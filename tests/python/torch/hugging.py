@@ -44,7 +44,7 @@ NAMES = (*TEXT, *IMAGES)
 
 
 class _AllInDouble(TorchFunctionMode):
-    """Some models compute norms, softmax and the loss in float32 whatever their type.
+    """Keeps float64 in models that compute norms, softmax and the loss in float32.
 
     Rounding there would hide errors of more than 1e-9, so float64 stays float64.
     """
@@ -80,7 +80,7 @@ class _WithLoss(nn.Module):
 def made(
     name: str, transformers: Any, dtype: torch.dtype = torch.float32, batch: int = 8
 ) -> tuple[nn.Module, tuple[Any, ...]]:
-    """A model and its inputs. It draws no random numbers: its mode is that of evaluation."""
+    """A model in evaluation mode, which draws no random numbers, and its inputs."""
     known: Mapping[str, Any] = {**TEXT, **IMAGES}
     config, model, options = known[name]
     settings = getattr(transformers, config)(**{**SMALL, **options})

@@ -1,4 +1,4 @@
-"""Moves go together: none too early, none too late, and no more wait than may."""
+"""Moves go together: none too early, none too late, and as few waits as possible."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_gradients_of_a_module_are_exchanged_together(four_ranks) -> None:
     model, inputs = MODELS["gpt"](torch.float32)
     options = SearchOptions(mode="data-parallel")
     plan = tofu.torch.plan(model, inputs, mesh=(4,), options=options)
-    # The loss; then pieces of all gradients, and all gradients.
+    # One exchange for the loss, and two for gradients: their pieces, and the whole gradients.
     assert exchanges(Program(plan, four_ranks)) == [1, 2]
 
 
@@ -121,14 +121,14 @@ def test_parameters_of_a_module_come_together(four_ranks) -> None:
 
 
 class Pass:
-    """Calls, and fetches of what some of them make."""
+    """Calls, and fetches of the outputs of some."""
 
     def __init__(self) -> None:
         self.calls: list[Group] = []
         self.fetches: dict[str, Group] = {}
 
     def call(self, name: str, *reads: str, exchanged: bool = False) -> None:
-        """Add a call that reads others' outputs as they are kept, after an exchange or not."""
+        """Add a call that reads the tiles of other calls' outputs, after an exchange or not."""
         own = {f"{read}/out0" if f"{read}/out0" in self.fetches else read for read in reads}
         self.calls.append(Group(name, {0: 0}, own))
         if exchanged:

@@ -1,4 +1,4 @@
-"""The benchmarks of PyTorch run, on tiny modules."""
+"""The benchmarks of PyTorch run on tiny modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tofu.torch.models import MODELS
 
 @pytest.fixture
 def run(import_script, monkeypatch, tmp_path):
-    """Runs a benchmark with --smoke, and returns its rows."""
+    """Run a benchmark with --smoke, and return its rows."""
 
     def rows(name):
         output = tmp_path / f"{name}.json"

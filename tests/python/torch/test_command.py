@@ -33,7 +33,7 @@ def wrong():
 
 @pytest.fixture(autouse=True)
 def environment() -> Iterator[None]:
-    """Options become variables of the environment, for the processes that a command starts."""
+    """Restore the environment: commands set variables for the processes that they start."""
     before = dict(os.environ)
     yield
     os.environ.clear()

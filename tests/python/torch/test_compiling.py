@@ -18,7 +18,7 @@ from .training import difference
 
 @pytest.fixture
 def eager(monkeypatch) -> None:
-    """torch.compile traces, and runs what it traced without a compiler."""
+    """Let torch.compile trace, and run the traced graphs without a compiler."""
     before = torch.compile
     monkeypatch.setattr(
         torch, "compile", lambda f, **options: before(f, backend="aot_eager", **options)

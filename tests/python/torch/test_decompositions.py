@@ -1,4 +1,4 @@
-"""Operators that are written as others give the same values, and are divided."""
+"""Operators that are decomposed into others give the same values, and are divided."""
 
 from __future__ import annotations
 

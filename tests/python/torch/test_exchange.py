@@ -1,4 +1,4 @@
-"""Regions get from rank to rank: whole, in pieces, as terms, in one message."""
+"""Ranks exchange regions: whole, in pieces, as terms, in one message."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_terms_are_reduced() -> None:
 
 
 def halo() -> None:
-    """A row of each neighbour, and the fill beyond the ends."""
+    """The region of a rank with a row of each neighbour, and fill beyond the ends."""
     exchange = Exchange(init_device_mesh("cpu", (3,)))
     whole = torch.arange(14.0).reshape(7, 2)
     rows = [piece((0, 7), 3, k) for k in range(3)]

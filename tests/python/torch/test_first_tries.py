@@ -1,4 +1,4 @@
-"""First tries with PyTorch: what docs/torch.md says, with nothing else, under torchrun."""
+"""First tries with PyTorch, exactly as docs/torch.md says, under torchrun."""
 
 from __future__ import annotations
 

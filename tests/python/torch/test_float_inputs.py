@@ -18,7 +18,7 @@ from .training import GRADIENT, LOSS, difference
 
 
 class Scheduled(nn.Module):
-    """A schedule that it is told at every call."""
+    """A module with a schedule whose value is an argument of every call."""
 
     def __init__(self, kind: str = "smooth") -> None:
         super().__init__()

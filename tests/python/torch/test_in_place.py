@@ -1,4 +1,4 @@
-"""Calls write over what they read last, and over nothing else."""
+"""Calls overwrite only inputs of which they are the last reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tofu simulate`` of modules: a step on a machine that is described."""
+"""``tofu simulate`` of modules: a step on a described machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The joint graph of a module, and what is said of a module that has none."""
+"""The joint graph of a module, and the errors of modules without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call of other sizes takes no trace of its own: sizes have names in one trace for all."""
+"""Calls of other sizes need no new trace: one trace has names for sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ parallelizing = importlib.import_module("tofu.torch.parallelize")  # the package
 
 
 class Tagger(nn.Module):
-    """Tags words; what else it does with a length `kind` says."""
+    """Tags words; `kind` says how it uses the length."""
 
     def __init__(self, kind: str = "") -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def inputs(batch: int, length: int) -> tuple[Any, Any]:
 
 
 def count_traces(monkeypatch: Any) -> dict[str, int]:
-    """Counts the traces that are made from now on, by kind."""
+    """Count the traces that are made from now on, by kind."""
     made = {"trace": 0, "trace_open": 0}
     for name in made:
         own = getattr(parallelizing, name)
@@ -105,7 +105,7 @@ def trained(make: Any, calls: list[Any], dtype: torch.dtype, traces: Any) -> Non
         ("", torch.float32, [(4, 8), (4, 12), (4, 9)], (2, 2)),
         # One trace for lengths up to 10, and one for others.
         ("long", torch.float64, [(4, 8), (4, 12), (4, 9), (4, 16)], (2, 4)),
-        # Where a trace is for one length alone, every length has its own.
+        # If a trace holds for one length only, every length has its own.
         ("value", torch.float64, [(4, 8), (4, 12), (4, 9)], (6, 2)),
         ("kept", torch.float64, [(4, 8), (4, 12)], None),
         # First the length has a name, then the batch, too. A size of 1 has none.

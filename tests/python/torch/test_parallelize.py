@@ -1,4 +1,4 @@
-"""What a distributed module does besides training: other calls, states, files, and bad input."""
+"""Uses of a distributed module besides training: other calls, states, files, and bad input."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def resumed(mesh: tuple[int, ...], before: str, after: str, steps: int) -> None:
 
 
 def test_a_checkpoint_goes_on_over_other_numbers_of_ranks(tmp_path) -> None:
-    """Over 3 ranks, 4, 2 x 3, 3 and 7; over 7, DTensor leaves a rank nothing of 16 or 10."""
+    """Runs over 3, 4, 2 x 3, 3 and 7 ranks; over 7, DTensor leaves a rank nothing of 16 or 10."""
     before = ""
     for number, mesh in enumerate([(3,), (4,), (2, 3), (3,), (7,)]):
         after = str(tmp_path / str(number))

@@ -1,4 +1,4 @@
-"""Plans of modules: placements, documents, errors. Nothing is run."""
+"""Plans of modules: placements, documents, errors. No module runs."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_replication_finds_data_parallelism_where_it_is_cheaper(name, mesh) -> N
 
 
 class Spectrum(torch.nn.Module):
-    """A layer, and an operator that nothing divides."""
+    """A layer, and an operator that no plan can divide."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Private names of torch stand in one file, which also knows the versions that have them."""
+"""One file has all private names of torch, and the versions that have them."""
 
 from __future__ import annotations
 

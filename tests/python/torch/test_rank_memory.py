@@ -1,4 +1,4 @@
-"""What a rank holds over a step: counted again, and measured in a run."""
+"""The memory of a rank over a step, compared with a second count and with a run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_over_many_ranks_memory_is_an_estimate() -> None:
 
 
 class Measured(TorchDispatchMode):
-    """The most bytes of tensors alive at a time, besides those that were there before."""
+    """Measures the most bytes of tensors alive at a time, besides those of earlier tensors."""
 
     def __init__(self, before: Any) -> None:
         super().__init__()

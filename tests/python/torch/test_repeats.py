@@ -1,4 +1,4 @@
-"""What runs again in the backward pass, as checkpoints say or a limit of memory needs."""
+"""Repeats in the backward pass, as checkpoints say or a memory limit needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .training import GRADIENT, LOSS, compare, difference
 
 
 class Deep(nn.Module):
-    """Layers of which each is a checkpoint, or none."""
+    """Layers that are all checkpoints, or none."""
 
     def __init__(self, kind: str = "none", dropout: float = 0.0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Habits of torch's users: a distributed module does as a plain one would, or says why not."""
+"""Habits of torch's users: a distributed module behaves as a plain one, or says why not."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_copy_has_parameters_of_its_own() -> None:
     on_ranks(2, copied)
 
 
-# --- What a trace would not repeat ----------------------------------------------------------
+# --- Effects that a trace would not repeat --------------------------------------------------
 
 
 class Moving(nn.Module):

@@ -20,7 +20,7 @@ from .training import GRADIENT, LOSS, difference
 
 
 class Both(nn.Module):
-    """A linear layer, and something that is done to its output."""
+    """A linear layer, and a function of its output."""
 
     def __init__(self, then: Callable[..., Any], *parts: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Tensors that are attributes of modules, and no parameters or buffers."""
+"""Tensors that are attributes of modules, but neither parameters nor buffers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_one_in_an_object_is_a_clear_error() -> None:
 
 
 def test_one_from_inference_mode_counts_by_itself() -> None:
-    """Torch counts no writes to such tensors, and raises where they are asked for."""
+    """Torch does not count writes to such tensors, and raises if asked for their number."""
     module = nn.Linear(4, 4)
     with torch.inference_mode():
         module.mask = torch.ones(4)

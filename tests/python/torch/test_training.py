@@ -14,7 +14,7 @@ from tofu.torch.models import MODELS, SMALL, _Gpt, _ResNet
 from .ranks import on_ranks
 from .training import STEPS, compare
 
-# Of the others it takes minutes to train one.
+# Each of the other models takes minutes to train.
 QUICK = ("resnet", "unet", "llama")
 
 # At a learning rate of 0.1, the loss of some grows without limit.
@@ -70,7 +70,7 @@ class Odd(torch.nn.Module):
 
 
 def odd(name: str, dtype: torch.dtype) -> Any:
-    """A batch of 7 and sizes that hardly anything divides."""
+    """A batch of 7 and sizes with few divisors."""
     if name == "features":
         data, label = torch.randn(7, 1, 7, 9, dtype=dtype), torch.randint(0, 1001, (7,))
         return Odd().to(dtype), (data, label)
@@ -118,7 +118,7 @@ def test_nothing_large_stays_whole(name, mesh) -> None:
 
 
 def deep(name: str, dtype: torch.dtype) -> Any:
-    """ResNet-50, and a GPT of 12 layers: all their layers, each of few channels."""
+    """ResNet-50, and a GPT of 12 layers, with all their layers but few channels."""
     if name == "resnet-50":
         data, label = torch.randn(8, 3, 64, 64, dtype=dtype), torch.randint(0, 8, (8,))
         model = _ResNet((3, 4, 6, 3), 8, 8)

@@ -10,7 +10,7 @@ import torch
 from tofu.torch.models import MODELS, SMALL
 from tofu.torch.verify import verify_module
 
-# Elsewhere the sample of --full's tests is enough.
+# Models that every run verifies; for others, the rotating sample is enough.
 ALWAYS = ("gpt", "unet", "functions")
 
 

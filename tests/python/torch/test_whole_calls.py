@@ -1,4 +1,4 @@
-"""Calls that no plan can serve: right where they have no gradients, refused where they have."""
+"""Calls that no plan can serve: correct if they need no gradients, else refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .training import difference
 
 
 class Chooses(nn.Module):
-    """Does what its data says, and keeps a mean."""
+    """Branches on its data, and keeps a mean."""
 
     def __init__(self) -> None:
         super().__init__()

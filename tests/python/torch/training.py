@@ -14,7 +14,7 @@ import tofu.torch
 from tofu.torch.parallelize import program_of
 
 STEPS = 5
-# How much losses and gradients may differ, relative to the largest value.
+# The allowed differences of losses and gradients, relative to the largest value.
 LOSS = {torch.float32: 1e-5, torch.float64: 1e-9}
 GRADIENT = {torch.float32: 1e-4, torch.float64: 1e-9}
 

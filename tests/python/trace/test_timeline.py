@@ -1,4 +1,4 @@
-"""What a worker's time goes to: without gaps, without overlaps, and by hand."""
+"""The uses of a worker's time have no gaps and no overlaps, and equal counts by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def operator(worker, begin, end, kind=COMPUTATION, layer="fc"):
 
 
 def test_shares_by_hand():
-    """Worker 0 waits 2 while 1 works, and 3 while none does."""
+    """Worker 0 waits 2 while worker 1 works, and 3 while no worker does."""
     operators = [
         operator(0, 0, 5),
         operator(0, 7, 10, FETCH),

@@ -34,7 +34,7 @@ def main() -> None:
         _print(attempt(arguments.spec, lambda: from_text(text)))
     else:
         for seed in _parse(arguments.seeds):
-            # Whoever reads this knows which seed ended the process.
+            # If the process ends, the reader knows the seed.
             _print({"seed": seed, "status": "begins"})
             record = attempt(
                 seed,
@@ -43,7 +43,7 @@ def main() -> None:
             )
             _print(record)
             if record["status"] != "equal":
-                break  # what follows might be of this seed, too: MXNet keeps some errors
+                break  # MXNet keeps some errors, so later ones might be of this seed, too
 
 
 def _print(record: dict[str, Any]) -> None:

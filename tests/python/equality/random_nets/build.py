@@ -1,4 +1,4 @@
-"""From a Spec to a Gluon block with weights that depend on nothing but the Spec."""
+"""Builds a Gluon block from a Spec, with weights that depend only on the Spec."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Net(nn.HybridBlock):
         return found if len(found) > 1 else found[0]
 
     def freeze(self) -> None:
-        """Stop training what the Spec freezes."""
+        """Stop training the parameters that the Spec freezes."""
         for node, layer in zip(self._spec.nodes, self._layers):
             if not node.frozen:
                 continue
@@ -56,7 +56,7 @@ class Drawn(mx.init.Initializer):
     def __init__(self, name: str, seed: int, trained: bool, noise: int) -> None:
         super().__init__()
         self._name = name
-        # BatchNorm(scale=False) has a gamma that it takes for ones, and overwrites.
+        # BatchNorm(scale=False) has a gamma that it treats as ones, and overwrites.
         self._trained = trained
         self._seed = zlib.crc32(f"{seed} {name}".encode())
         self._noise = noise

@@ -1,4 +1,4 @@
-"""From a seed to a Spec: which layers, and what the script does with them."""
+"""Draws a Spec from a seed: the layers, and the script's use of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .spec import TRAINERS, Input, Node, Spec
 
 FIRST_ODD = 10_000  # seeds from here on draw odd sizes, and numbers of workers that do not divide
 MAX_ELEMENTS = 3000  # of one example of a value
-# Optimizers that divide by no gradient's size: a gradient that is 0 in truth stays harmless.
+# Optimizers that divide by no gradient's size: a gradient whose true value is 0 stays harmless.
 SMOOTH = {
     "sgd": [{"learning_rate": 0.05}, {"learning_rate": 0.05, "momentum": 0.9, "wd": 1e-3}],
     "nag": [{"learning_rate": 0.05, "momentum": 0.9}],
@@ -49,9 +49,9 @@ DIVIDING = {
     "lbsgd": [{"learning_rate": 0.05, "momentum": 0.9}],
     "sgld": [{"learning_rate": 0.01}],
 }
-# MXNet's keep their states in float32 and fail with other weights.
+# Optimizers that keep their states in float32 and fail with other weights.
 SINGLE = ("adadelta", "adagrad", "ftrl", "rmsprop")
-# MXNet's fails at times to read weights in oneDNN's blocks ("!is_view").
+# An optimizer that sometimes fails to read weights in oneDNN's blocks ("!is_view").
 DOUBLE = ("lamb",)
 HABITS = (
     "predict first",
@@ -66,7 +66,7 @@ HABITS = (
 
 
 class _Drawer:
-    """A net that grows layer by layer; MXNet's own inference rejects what does not fit."""
+    """A net that grows layer by layer; MXNet's own inference rejects layers that do not fit."""
 
     def __init__(self, rng: random.Random, batch: int) -> None:
         self.rng, self.batch = rng, batch
@@ -74,7 +74,7 @@ class _Drawer:
         self.nodes: list[Node] = []
         self.shapes: list[Shape] = []
         self.domains: list[str] = []
-        # Values that nothing reads so far, or that are the ends of their trunks.
+        # Values that no layer reads so far, or that are the ends of their trunks.
         self.used: set[int] = set()
 
     def add_input(self, domain: str, like: Optional[Input] = None) -> int:
@@ -122,7 +122,7 @@ class _Drawer:
         return len(self.shapes) - 1
 
     def _infer(self, node: Node) -> Optional[Shape]:
-        """The shape of a layer's output, or None where MXNet refuses it."""
+        """The shape of a layer's output, or None if MXNet refuses the layer."""
         inputs = tuple(Input(self.shapes[i][1:]) for i in node.inputs)
         alone = Node(node.kind, tuple(range(len(inputs))), node.options)
         names = [f"data{i}" for i in range(len(inputs))]
@@ -137,7 +137,7 @@ class _Drawer:
             return None
 
     def grow(self, value: int, wanted: Optional[str] = None) -> int:
-        """One more layer on a value, of the wanted domain where there is one."""
+        """Add a layer on a value, whose output has the domain `wanted` if possible."""
         domain = self.domains[value]
         kinds = [k for k in KINDS.values() if k.takes == (domain,) and wanted in (None, k.gives)]
         for _ in range(20):
@@ -149,7 +149,7 @@ class _Drawer:
         return value
 
     def repeat(self, value: int) -> int:
-        """The layer that made a value, once more with the same parameters."""
+        """Add the layer that made a value once more, with the same parameters."""
         at = value - len(self.inputs)
         node = self.nodes[at] if at >= 0 else None
         if node is None or len(node.inputs) != 1:
@@ -164,7 +164,7 @@ class _Drawer:
         return value if found is None else found
 
     def follow(self, start: int, nodes: list[int]) -> int:
-        """The layers of another trunk on a value, with the same parameters."""
+        """Add the layers of another trunk on a value, with the same parameters."""
         values: dict[int, int] = {}
         for value in nodes:
             at = value - len(self.inputs)
@@ -178,7 +178,7 @@ class _Drawer:
         return values[nodes[-1]] if nodes else start
 
     def join(self, one: int, other: int) -> int:
-        """A value made of two, which become flat where nothing else joins them."""
+        """Join two values; make them flat if no other kind of layer joins them."""
         for _ in range(3):
             pair = (self.domains[one], self.domains[other])
             kinds = [k for k in KINDS.values() if k.takes in (pair, pair[::-1])]
@@ -260,7 +260,7 @@ def _script(rng: random.Random, seed: int, drawer: _Drawer, outputs: list[int]) 
     static = rng.random() < 0.3
     workers = ODD[WORKERS] if seed >= FIRST_ODD else WORKERS
     habits = tuple(h for h in HABITS if rng.random() < 0.15)
-    # Drawn by itself, so that the nets stay what they were before there was this habit.
+    # Drawn by a separate generator, so that this habit does not change the nets of seeds.
     if random.Random(f"trainers {seed}").random() < 0.15:
         habits += (TRAINERS,)
     return Spec(

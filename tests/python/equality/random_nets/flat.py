@@ -1,4 +1,4 @@
-"""Kinds of layers on vectors, and those that join two values."""
+"""Kinds of layers on vectors, and kinds that join two values."""
 
 from __future__ import annotations
 

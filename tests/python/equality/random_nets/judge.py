@@ -1,4 +1,4 @@
-"""Whether a partitioned run computed what the serial one does.
+"""Judges whether a partitioned run computed the same as the serial one.
 
 In float64 every array agrees to 1e-9 of its scale: its own largest value, or a thousandth of
 the largest of its kind (gradients, outputs, ...), as a gradient that is 0 in truth is noise.
@@ -111,12 +111,12 @@ def compare(spec: Spec, ran_serially: Callable[[], None] = lambda: None) -> dict
 
 
 def check_exact(found: Arrays, serial: list[Arrays], expected: Arrays) -> float:
-    """The largest error as a share of what is allowed. Raises UnequalError if it is above 1."""
+    """The largest error as a share of the allowed one. Raises UnequalError if it is above 1."""
     return _check(found, serial, expected, floor=FLOOR, share=EXACT, measure="1e-9")
 
 
 def check_rounded(found: Arrays, serial: list[Arrays], expected: Arrays) -> float:
-    """The largest error as a share of what is allowed. Raises UnequalError if it is above 1."""
+    """The largest error as a share of the allowed one. Raises UnequalError if it is above 1."""
     share = float(ROUNDINGS * np.finfo(np.float32).eps)
     measure = "the error of the serial run"
     return _check(found, serial, expected, floor=FLOOR_IN_FLOAT32, share=share, measure=measure)
@@ -195,7 +195,7 @@ def _raise_worst(wrong: dict[str, float], measure: str) -> None:
 def attempt(
     seed: Any, make: Callable[[], Spec], ran_serially: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """What a comparison came to: "equal", "unequal", "raises" or "plain raises"."""
+    """The outcome of a comparison: "equal", "unequal", "raises" or "plain raises"."""
     began = time.time()
     record: dict[str, Any] = {"seed": seed}
     try:

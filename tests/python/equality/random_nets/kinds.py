@@ -19,7 +19,7 @@ Options = Optional[dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """How to draw and make one kind of layer.
+    """Draws and makes layers of one kind.
 
     Attributes:
         name: its name in a Spec.

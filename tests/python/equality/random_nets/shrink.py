@@ -34,7 +34,7 @@ def shrink(spec: Spec) -> Spec:
 
 
 def status(spec: Spec) -> str:
-    """What comes of a Spec in a process of its own."""
+    """The outcome of a Spec in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "spec.py")
         path.write_text(spec.text(), encoding="utf-8")
@@ -56,7 +56,7 @@ def status(spec: Spec) -> str:
 
 
 def candidates(spec: Spec) -> Iterator[Spec]:
-    """Specs with one thing less."""
+    """Specs with one layer, input or habit less."""
     for habit in spec.habits:
         yield dataclasses.replace(spec, habits=tuple(h for h in spec.habits if h != habit))
     if len(spec.batches) > 1:

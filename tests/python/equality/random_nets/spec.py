@@ -1,4 +1,4 @@
-"""What a random net is: data that a seed, or a shrunk case in a test, writes down."""
+"""Random nets as data, drawn from a seed or written down for a shrunk case of a test."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Spec:
         optimizer: a name of mx.optimizer, and its parameters.
         dtype: "float32" or "float64".
         batches: the batch size of each step.
-        workers: how many workers the partitioned run has.
-        fetch: how they fetch.
+        workers: number of workers of the partitioned run.
+        fetch: their kind of fetches.
         hybridize: options of hybridize().
-        habits: what else the script does; names in ``train.HABITS``.
+        habits: the script's other habits; names in ``train.HABITS``.
     """
 
     inputs: tuple[Input, ...]

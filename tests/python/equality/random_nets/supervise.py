@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 TESTS = Path(__file__).resolve().parents[2]
-SECONDS = 180  # for one seed
+SECONDS = 180  # allowed for one seed
 
 
 def supervise(

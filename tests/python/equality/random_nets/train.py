@@ -1,4 +1,4 @@
-"""The script: trains the net of a Spec and keeps what it computed."""
+"""The script of a Spec: trains its net and keeps the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOSSES = {
 
 @dataclasses.dataclass
 class Result:
-    """What a run computed.
+    """The results of a run.
 
     Attributes:
         values: outputs, predictions, gradients, weights and running statistics by name.
@@ -209,7 +209,7 @@ class _Script:
         return {name: p.data().asnumpy() for name, p in self.parameters().items()}
 
     def end(self) -> None:
-        """Keep what the training has made of the parameters."""
+        """Keep the trained parameters."""
         for name, value in self.values().items():
             if not self.traced or "running" in name:
                 self.result.values[f"parameter {name}"] = value.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Control flow in training graphs: loops are unrolled, the rest is one operator."""
+"""Control flow in training graphs: loops are unrolled; other control flow is one operator."""
 
 import json
 

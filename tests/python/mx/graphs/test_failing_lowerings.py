@@ -81,7 +81,7 @@ def test_so_it_does_where_it_is_asked_whether_it_would_help(failing):
 def test_a_gradient_whose_lowering_fails_is_whole(failing):
     failing(AFTER, "_backward_Dropout", function=boom)
     graph = "node '.*' .*_backward_Dropout.*: its rewrite fails: IndexError"
-    # It reads its forward operator's state, which no worker has.
+    # The gradient reads its forward operator's state, which no worker has.
     with pytest.raises(GraphError, match="read state|" + graph):
         graph_of_parameters(sym.Dropout(sym.var("x"), p=0.5), {"x": random((4, 6))})
 

@@ -1,4 +1,4 @@
-"""The gradient of a PReLU's slope, which MXNet's hybridized one gets wrong in place."""
+"""The gradient of a PReLU's slope, which a hybridized block of MXNet gets wrong in place."""
 
 import mxnet as mx
 import numpy as np

@@ -104,7 +104,7 @@ def test_batch_norm(name, shape, form):
     symbol, parameters, aux = batch_norm_case(shape, "float64", **BATCH_NORMS[name])
     assert_equal(symbol, {}, parameters, aux, steps=3, **FORMS[form])
     found = operators(symbol, {}, parameters, aux, **FORMS[form])
-    # With given statistics it is a product and a sum, which any split leaves as they are.
+    # With given statistics the norm is a product and a sum, which may be split in any way.
     whole = "fused" in FORMS[form] and name != "global statistics"
     assert ({"BatchNorm", "_backward_BatchNorm"} <= found) == whole
     is_image = len(shape) == 4 and "axis" not in BATCH_NORMS[name]
@@ -133,7 +133,7 @@ def test_batch_norm_of_images_broadcasts_nothing():
     assert {"Convolution", "Pooling", "_backward_Convolution"} <= set(found)
 
 
-FROZEN = {  # what is trained besides the weight after the BatchNorm, and what updates it
+FROZEN = {  # trained variables besides the weight after the BatchNorm, and the updating operator
     "nothing of it": ((), set()),
     "data": (("x",), {"moving_mean", "moving_var"}),
     "beta": (("beta",), {"moving_mean", "moving_var"}),
@@ -194,7 +194,7 @@ def test_batch_norm_in_half_precision_keeps_its_statistics_in_single():
     (out,), gradients, _ = train(symbol, {}, parameters, aux, head_gradients=heads)
     assert out.dtype == gradients["x"].dtype == np.float16
     assert gradients["gamma"].dtype == np.float32
-    # The same numbers in single precision all the way: only the results are rounded to half.
+    # Computes with the same numbers in single precision, and rounds only the results to half.
     parameters["x"], heads = parameters["x"].astype("float32"), [heads[0].astype("float32")]
     (own,), own_gradient, _ = own_gradients(symbol, {}, parameters, aux, head_gradients=heads)
     half = {"rtol": 2.0**-11, "atol": 1e-6}
@@ -236,7 +236,7 @@ def test_sync_batch_norm_counts_the_whole_batch(all_outputs, eps):
 
 
 def test_a_mean_in_half_precision_of_many_is_added_up_in_single():
-    """70,000 ones are more than half precision can hold."""
+    """Half precision cannot represent a sum of 70,000 ones."""
     parameters = {"x": mx.nd.ones((2, 70_000), dtype="float16")}
     symbol = sym.mean(sym.var("x"), axis=1)
     heads = [mx.nd.ones((2,), dtype="float16")]
@@ -263,7 +263,7 @@ def test_predict_mode_uses_running_statistics_and_drops_dropout():
 
 
 def places():
-    """Of three elements of the first two dimensions; one of them twice."""
+    """Indices of three elements of the first two dimensions, one of them twice."""
     rows = sym.arange(3) > 0
     columns = (sym.arange(3) < 1) * 2
     return sym.stack(rows, columns, axis=0)
@@ -391,7 +391,7 @@ def test_the_gradient_of_a_maximum_reads_no_workspace(options):
     nodes = json.loads(graph.to_json())["nodes"]
     (node,) = [n for n in nodes if n["op"] == "_backward_Pooling"]
     assert ("Pooling", 1) not in [(nodes[i]["op"], k) for i, k, *_ in node["inputs"]]
-    # Nothing is kept in double precision for it.
+    # The backward pass keeps nothing in double precision.
     casts = [nodes[i] for i, *_ in node["inputs"][2:4]]
     assert [each["op"] for each in casts] == ["Cast", "Cast"]
     sources = [nodes[each["inputs"][0][0]] for each in casts]

@@ -1,4 +1,4 @@
-"""The gradients of transposed convolutions, against sums written out in NumPy."""
+"""The gradients of transposed convolutions, compared with sums written out in NumPy."""
 
 import itertools
 import json
@@ -126,7 +126,7 @@ def graph_of(symbol, parameters, gradients):
 
 @pytest.mark.parametrize("name", ["strides", "groups", "adjusted"])
 def test_no_tensor_is_copied_for_them(name):
-    """Nothing but convolutions, whose inputs are those of the operator."""
+    """The graph has only convolutions of the operator's own inputs."""
     symbol, parameters, _ = case(name, "float32", True)
     nodes = graph_of(symbol, parameters, list(parameters))
     operators = [node["op"] for node in nodes if node["op"] != "null"]
@@ -143,5 +143,5 @@ def test_a_gradient_that_is_not_wanted_is_not_computed():
     nodes = graph_of(symbol, parameters, ["w"])
     assert "Convolution" not in [node["op"] for node in nodes]
     (gradient,) = [node for node in nodes if node["op"] == "_backward_Convolution"]
-    # It still belongs to its forward operator.
+    # The gradient still belongs to its forward operator.
     assert [nodes[i]["op"] for i in gradient["control_deps"]] == ["Deconvolution"]

@@ -1,4 +1,4 @@
-"""The fused recurrent operator, unrolled, against MXNet's own."""
+"""The fused recurrent operator, unrolled, compared with MXNet's own."""
 
 import mxnet as mx
 import numpy as np

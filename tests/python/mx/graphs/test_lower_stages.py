@@ -1,4 +1,4 @@
-"""Composite operators in stages: they are used when needed, and compute the same."""
+"""Stages of composite operators are used if needed, and compute the same."""
 
 import mxnet as mx
 import numpy as np
@@ -93,7 +93,7 @@ LABELS = {
 @pytest.mark.parametrize("workers", [1, WORKERS])
 @pytest.mark.parametrize("name", LABELS)
 def test_softmax_output_is_its_own_gradient(name, workers):
-    """With one worker it stays the same, except for counts that a tile cannot make."""
+    """With one worker the operator stays, except for counts that a tile cannot make."""
     shape, labels, options = LABELS[name]
     symbol = sym.SoftmaxOutput(sym.var("x"), sym.var("label"), **options)
     label = random(labels, "float64", seed=5)

@@ -140,7 +140,7 @@ def test_workers_share_a_mean_over_the_batch():
 
 
 def test_the_gradient_of_a_diagonal_stays():
-    """No einsum is that; MXNet's own leaves all but the diagonal unwritten."""
+    """No einsum computes it, and MXNet's own einsum writes only the diagonal."""
     graph = training_graph(
         F.einsum("ii->i", X),
         inputs={"x": ((6, 6), "float32")},

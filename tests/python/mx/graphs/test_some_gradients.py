@@ -1,7 +1,7 @@
 """Computing only some gradients of an operator does not change them.
 
-Some of MXNet's operators leave an output unwritten if nothing reads another one. Then a
-gradient would be whatever was in its memory.
+Some of MXNet's operators leave an output unwritten if no node reads another one. Then a gradient
+would be the previous contents of its memory.
 """
 
 import itertools

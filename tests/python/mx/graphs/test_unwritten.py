@@ -1,7 +1,7 @@
 """Finds MXNet's backward operators that leave an output unwritten if another one is not read.
 
-They are lowered. If a new description or another MXNet adds such an operator, this test finds
-it. A sample runs with the other tests, the rest with ``pytest --full``.
+tofu lowers these. If a new description or another MXNet adds such an operator, this test finds
+it. A sample runs with the other tests, and all run with ``pytest --full``.
 """
 
 import itertools
@@ -49,7 +49,7 @@ def backward_cases():
 
 
 def run_for(case, arrays, outputs, heads):
-    """Some outputs while none of the others is read; MARK for elements that were not written."""
+    """Some outputs, while no other output is read; MARK stands for unwritten elements."""
     node = Node(case.op, "op", dict(case.attrs), num_outputs=len(outputs))
     node.inputs = [Entry(Node(VARIABLE, f"x{k}")) for k in range(len(arrays))]
     symbol = Graph([Entry(node, head) for head in heads]).to_symbol()

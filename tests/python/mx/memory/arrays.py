@@ -1,4 +1,4 @@
-"""Arrays that take no memory, as binding touches none."""
+"""Arrays that take no memory, because binding touches none."""
 
 import mxnet as mx
 

@@ -68,7 +68,7 @@ def test_prediction_is_what_mxnet_plans(training, workers, match_range, search):
     )
 
 
-# The other families; the three above are compared serially and under more settings.
+# Other families of models; the three above are compared serially and under more settings.
 FAMILIES = {
     "alexnet": 512,
     "densenet-121": 64,
@@ -98,7 +98,7 @@ def test_every_family_is_predicted_as_it_runs(name):
 
 @pytest.mark.parametrize("batches", [(1, 2**12), (2**12, 1)])
 def test_a_rule_does_not_depend_on_the_graphs_before_it(batches, monkeypatch):
-    """A layer whose input is too small to matter, and the same layer with a larger batch."""
+    """A layer has an input too small to matter in one graph, and a larger batch in another."""
     monkeypatch.setattr(executor_memory, "_rules", {})
 
     def rule(batch):
@@ -114,7 +114,7 @@ def test_a_rule_does_not_depend_on_the_graphs_before_it(batches, monkeypatch):
 
 
 def test_our_fetches_are_not_planned_in_place_and_not_tried():
-    """Each has attributes of its own, so trying them took most of a simulation's time."""
+    """Each fetch has other attributes, so trying all took most of a simulation's time."""
     extension.load()
     spec = (
         "dtype=0 shape=128,256 remote=0 sources=256,128;256,128; "

@@ -24,7 +24,7 @@ def test_leaves_no_error_behind(fresh):
     assert len(failed) == 128
     assert mx.nd.ones(3).sum().asscalar() == 3
     for array in failed:
-        array.wait_to_read()  # an error that was left would be raised here
+        array.wait_to_read()  # would raise an error that is left
     with pytest.raises(mx.MXNetError, match="potrf"):
         failing().asnumpy()
 

@@ -1,4 +1,4 @@
-"""Loading the extension library, and all cases in which it must refuse."""
+"""The extension library loads, and refuses to in all cases in which it must."""
 
 import ctypes
 import os
@@ -127,7 +127,7 @@ def test_a_library_that_is_not_mxnet_cannot_be_taught():
 
 
 def in_another_process(libmxnet, answer):
-    """What the library answers there; `answer` is an expression of `library` and `path`."""
+    """The value of `answer`, an expression of `library` and `path`, in another process."""
     code = (
         "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); path = sys.argv[2].encode();"
         "library.TofuFreeOpen.restype = library.TofuPlaceOpen.restype = ctypes.c_char_p;"

@@ -52,7 +52,7 @@ def document(heads):
 def tiles_of_one_owner(count, retired=True):
     """Worker 0 makes x + 0, x + 1, ...; worker 1 fetches each, which is the tile's only use.
 
-    So a tile's memory is free for the next one, or the next round, as soon as it is read.
+    So a tile's memory is free for the next tile, or the next round, as soon as it is read.
     """
     x, heads, fetches = node(VARIABLE, "x", 0), [], []
     for number in range(count):
@@ -113,7 +113,7 @@ def test_gpus_use_multifetch_only_when_asked(monkeypatch):
 
 @pytest.fixture
 def untested():
-    """Forget what earlier tests found, and what this one finds."""
+    """Forget the results of earlier self-tests, and of this one."""
     fetch_check._tested.cache_clear()
     yield
     fetch_check._tested.cache_clear()
@@ -239,7 +239,7 @@ def wrong_rounds(rounds, retired):
 
 
 def test_a_tile_is_never_used_again_before_its_last_reader_is_done(observe):
-    """With random delays of readers and writers, and tiles that share memory."""
+    """Readers and writers have random delays, and tiles share memory."""
     seed = int(os.environ.get("TOFU_TEST_SEED", "5"))
     print("seed", seed)
     rng = random.Random(seed)
@@ -253,7 +253,7 @@ def test_a_tile_is_never_used_again_before_its_last_reader_is_done(observe):
     observe(dawdle)
     assert wrong_rounds(ROUNDS, retired=True) == 0
     assert steps == {0, 1, 2}
-    # Without retirements sums go wrong, so the test does notice.
+    # Without retirements, sums go wrong, so this test can fail.
     assert wrong_rounds(ROUNDS // 5, retired=False) > 0
 
 
@@ -274,7 +274,7 @@ def tiles_read_directly(count, op="_plus_scalar", **attrs):
 
 
 def test_no_tile_is_written_while_another_worker_reads_it(observe):
-    """Tiles share memory, workers dawdle, and the script changes x without waiting."""
+    """Tiles share memory, workers pause, and the script changes x without waiting."""
     rng, seen = random.Random(3), set()
 
     def dawdle(step):
@@ -295,7 +295,7 @@ def test_no_tile_is_written_while_another_worker_reads_it(observe):
 
 
 def test_the_owner_may_note_a_layout_while_another_worker_reads():
-    """oneDNN's activation notes on its worker's thread how its input is stored."""
+    """oneDNN's activation records the layout of its input on its worker's thread."""
     x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
     graph = tiles_read_directly(16, "Activation", act_type="relu")
     bound = executor.bind("tiles", graph, CONTEXTS, {"x": x})
@@ -306,7 +306,7 @@ def test_the_owner_may_note_a_layout_while_another_worker_reads():
 
 
 def test_a_graph_that_mxnet_places_is_refused(monkeypatch):
-    """Its operators would read copies that it does not know of, in another order."""
+    """Its operators would read copies that the graph does not have, in another order."""
     placed = extension.placed
     monkeypatch.setattr(executor, "placed", lambda devices: placed(devices[1:]))
     x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
@@ -317,7 +317,7 @@ def test_a_graph_that_mxnet_places_is_refused(monkeypatch):
 
 
 def test_a_placement_ends_with_its_bind():
-    """Later graphs of the script get their copies from MXNet."""
+    """MXNet places later graphs of the script with copies, as usual."""
     x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
     executor.bind("tiles", tiles_read_directly(2), CONTEXTS, {"x": x})
     bound = executor.bind("tiles", tiles_of_one_owner(2), CONTEXTS, {"x": x})
@@ -332,7 +332,7 @@ def test_a_placement_ends_with_its_bind():
 
 
 def test_workers_are_placed_by_the_names_of_their_groups():
-    """The groups of eleven workers in MXNet's order: worker0, worker1, worker10, worker2."""
+    """MXNet's order of eleven workers' groups begins worker0, worker1, worker10, worker2."""
     contexts = [mx.cpu(number) for number in range(11)]
     tiles = [node(VARIABLE, f"x{w}", w, shapes=[(1, WIDTH)]) for w in range(11)]
     rows = f"1,{WIDTH};" * 11
@@ -358,7 +358,7 @@ def published(workers):
 
 
 def test_workers_publish_at_the_same_time(observe):
-    """Each publication waits for the other while it runs, so neither holds what the other needs."""
+    """Two publications wait for each other while they run, so neither blocks the other."""
     assert extension.free_operators(extension._library, find_lib_path()[0]) is None
     both = threading.Barrier(2)
     met = []
@@ -379,7 +379,7 @@ def test_workers_publish_at_the_same_time(observe):
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 def test_mxnet_makes_no_segments(monkeypatch, device):
-    """They would make a worker's nodes wait for the inputs of all of them."""
+    """Segments would make a worker's nodes wait for the inputs of all of them."""
     name = "MXNET_EXEC_BULK_EXEC_INFERENCE"
     monkeypatch.delenv(name, raising=False)
     seen = []
@@ -475,7 +475,7 @@ def convolution_of_another_worker():
 
 @pytest.mark.skipif(not mx.runtime.Features().is_enabled("MKLDNN"), reason="MXNet without oneDNN")
 def test_a_tile_in_a_layout_of_onednn_is_not_copied_to_be_retired(tmp_path):
-    """It is copied if the operators are MXNet's own, or not yet known to find their resources."""
+    """MXNet's own operators copy it, and so do tofu's until their resources have been found."""
     rounds = 3
     rng = np.random.default_rng(3)
     x = rng.integers(-4, 5, (1, 16, 8, 8)).astype("float32")

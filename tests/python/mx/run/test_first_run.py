@@ -1,4 +1,4 @@
-"""Where memory may not suffice, operators first run one after another."""
+"""If memory may not suffice, operators run one after another the first time."""
 
 import mxnet as mx
 import numpy as np
@@ -11,7 +11,7 @@ from tofu.mx.run import first_run, program
 
 @pytest.fixture
 def runs(monkeypatch):
-    """The runs of executors' parts: where each begins, and whether its nodes run one by one."""
+    """The runs of executors' parts: the first node, and whether nodes run one by one."""
     found = []
 
     def spy(name, kind):
@@ -44,7 +44,7 @@ def gradients(steps=2):
 
 
 def test_only_once_and_only_where_memory_is_scarce(runs, monkeypatch):
-    """Both halves: the backward one runs later on a thread that must not wait for the engine."""
+    """Both halves run so, as the backward one later runs on a thread that must not wait."""
     forward, backward = False, True
     plenty = gradients()
     steps = 2 * [(forward, False), (backward, False)]
@@ -56,7 +56,7 @@ def test_only_once_and_only_where_memory_is_scarce(runs, monkeypatch):
 
 
 def test_predictions_too(monkeypatch):
-    """They have an executor without a backward half, which runs all at once."""
+    """A prediction's executor has no backward half, and runs all at once."""
 
     def predicted():
         tofu.enable(workers=2, device="cpu", log="quiet")

@@ -1,4 +1,4 @@
-"""Real plans of real graphs: partitioned over two to four workers, compared with whole."""
+"""Real plans of real graphs, partitioned over two to four workers, equal the whole graphs."""
 
 import mxnet as mx
 import numpy as np
@@ -72,7 +72,7 @@ def test_a_partitioned_step_equals_the_whole_one(name, workers, fetch):
 
 
 def test_halves_of_one_executor_compute_what_two_executors_do():
-    """Even after a backward pass has overwritten what the second one reads."""
+    """This holds even after a backward pass has overwritten inputs of a second one."""
     case = _, inputs, _, _ = CASES["lstm"][0]()
     found = []
     for joint in (False, True):

@@ -1,4 +1,4 @@
-"""Whole arrays to tiles and back, over CPU contexts."""
+"""Whole arrays become tiles, and tiles whole arrays, over CPU contexts."""
 
 import types
 

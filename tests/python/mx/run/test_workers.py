@@ -155,7 +155,7 @@ def test_two_workers_compute_what_one_does(dtype):
         x, og = random((BATCH, WIDTH), dtype, seed=step), random((BATCH, HIDDEN), dtype, seed=step)
         (y,) = program.forward({"x": x}, is_train=True, ctx=mx.cpu())
         np.testing.assert_allclose(y.asnumpy(), mx.nd.dot(x, w.T).asnumpy(), rtol=1e-5)
-        mx.nd.waitall()  # nothing waits for the backward pass
+        mx.nd.waitall()  # no read waits for the backward pass
         gradient = program.backward([og])["w"]
         expected = mx.nd.dot(og.T, x).asnumpy()
         found = np.concatenate([each.asnumpy() for each in gradient])
@@ -174,7 +174,7 @@ def test_parameters_are_bound_where_they_lie():
 
 
 def test_inputs_may_be_tiles():
-    """Copied, or bound where they lie; and head gradients."""
+    """Inputs and head gradients may be tiles, copied or bound in place."""
     _, tiles = weights()
     x, og = random((BATCH, WIDTH)), random((BATCH, HIDDEN))
     program = Program(step_of(phases()), CONTEXTS, tiles)

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its debugging pipe with nothing but Python's library."""
+"""A headless Chromium, driven through its debugging pipe with only Python's library."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Browser:
     """A browser with one page; raises AssertionError if it does not start.
 
     Attributes:
-        errors: what scripts of the page threw, or wrote to the console as errors.
-        requests: the addresses that it asked for.
+        errors: exceptions of the page's scripts, and errors that they wrote to the console.
+        requests: the addresses that the page requested.
     """
 
     def __init__(self, path):
@@ -131,7 +131,7 @@ class Browser:
         return found["result"].get("value")
 
     def wait(self, condition):
-        """Until a JavaScript expression holds."""
+        """Wait until a JavaScript expression holds."""
         until = time.monotonic() + WAIT_S
         while not self.run(condition):
             assert time.monotonic() < until, condition
@@ -157,7 +157,7 @@ class Browser:
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def screenshot(self, path):
-        """Write what the window shows into a PNG file."""
+        """Write the window's contents into a PNG file."""
         data = self.send("Page.captureScreenshot", format="png")["data"]
         with open(path, "wb") as file:
             file.write(base64.b64decode(data))

@@ -1,6 +1,6 @@
-"""The page of a plan in a headless Chromium: what people click, type and read.
+"""The page of a plan in a headless Chromium: clicks, typing and texts.
 
-Runs where the environment variable CHROMIUM names a browser, or the PATH has one ("apt-get install
+Runs if the environment variable CHROMIUM names a browser, or the PATH has one ("apt-get install
 chromium"); test_html.py checks the page's data everywhere.
 """
 
@@ -76,7 +76,7 @@ def net(**changes):
 
 @pytest.fixture
 def page(browser, tmp_path):
-    """Opens a page; at the end of the test, nothing has gone wrong on it."""
+    """A function that opens a page; checks at the end of the test that the page had no errors."""
 
     def show(text):
         path = tmp_path / "page.html"
@@ -202,7 +202,7 @@ print(plan.explain("net_dense0_weight"))
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory):
-    """The page of a real net, and what --explain tells of its first weight."""
+    """The page of a real net, and the output of --explain for its first weight."""
     pytest.importorskip("mxnet")
     folder = tmp_path_factory.mktemp("chain")
     ran = subprocess.run(
@@ -290,7 +290,7 @@ def test_the_tree_by_keyboard(page):
     assert texts(browser, "#details-title") == ["net_fc0_fwd"]
     browser.key("Escape")
     assert texts(browser, "#details-title") == []
-    assert at().startswith("net_fc0_fwd")  # where one was
+    assert at().startswith("net_fc0_fwd")  # the former place
     browser.key("ArrowLeft")
     assert at() == "fc0"
     browser.key("ArrowLeft")
@@ -546,7 +546,7 @@ def test_both_plans_of_a_comparison(page):
 @pytest.mark.parametrize("width", [400, 800, 1600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_sticks_out_and_texts_are_readable(page, tmp_path, width, scheme):
-    """The page itself never scrolls sideways, and texts stand out from what is behind them."""
+    """The page itself never scrolls sideways, and texts contrast with their background."""
     section = Section("Tensor w", "Because.", ("cut", "bytes"), (("dimension 0", "96"),))
     browser = page(render_html(net(), [section]))
     browser.view(width, 900, scheme=scheme)

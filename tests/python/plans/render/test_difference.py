@@ -9,7 +9,7 @@ from ..documents import document
 
 
 def planned(**bytes_of):
-    """A plan of one operator per layer that fetches so many bytes."""
+    """A plan of one operator per layer that fetches these bytes."""
     operators = [
         {"node": f"{layer}_fwd", "op": "FullyConnected", "cuts": ["b", None], "bytes": fetched}
         for layer, fetched in bytes_of.items()

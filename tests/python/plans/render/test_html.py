@@ -1,6 +1,6 @@
 """A plan as a web page: it parses, its data is the plan's, it escapes names and fetches nothing.
 
-test_browser.py tests what the page does with it, where there is a browser.
+test_browser.py tests the page's behaviour if there is a browser.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def test_a_comparison_has_both_plans():
 
 
 def test_a_page_of_thousands_of_layers_stays_small():
-    """As many tensors and operators as WResNet-152-10 has, with names as long as its own."""
+    """The page has as many tensors and operators as WResNet-152-10, with names as long."""
     name = "wresnet_bottleneck{}_batchnorm3_running_mean_and_more"
     tensors = [
         {"node": name.format(i), "output": 0, "shape": [64, 8, i % 90, 4], "dtype": 0,

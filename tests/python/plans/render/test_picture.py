@@ -1,4 +1,4 @@
-"""Which piece of a tensor each worker owns, and how it is drawn."""
+"""Pictures of a tensor's tiles, with the workers that own each."""
 
 import itertools
 import math

@@ -76,7 +76,7 @@ def test_all_shows_every_one():
 
 
 def test_what_is_left_out_is_counted():
-    # Names without a common pattern: nothing to group.
+    # Names without a common pattern cannot be grouped.
     names = [chr(97 + i % 26) * (1 + i // 26) for i in range(80)]
     tensors = [
         {"node": name, "output": 0, "shape": [4], "dtype": 0, "cuts": [0, 0]} for name in names
@@ -121,7 +121,7 @@ def test_a_number_that_all_share_stays_in_the_name():
 
 
 def test_operators_that_cost_differently_are_not_alike():
-    """Nor are those of another kind or split; numbers in names do not count."""
+    """Neither are operators of another kind or split; numbers in names do not count."""
     operators = [
         {"node": f"layer{i}_fc", "op": op, "cuts": cuts, "bytes": size}
         for i, (op, cuts, size) in enumerate(
@@ -183,7 +183,7 @@ def test_what_is_shared_follows_the_bytes_that_it_is_a_part_of():
 
 def test_a_plan_that_leaves_most_bytes_whole_says_so():
     def tensors(whole):
-        # Two steps cut w, and one cuts x, which is not whole then.
+        # Two steps cut w, and one step cuts x, so that x is not whole.
         shapes = {"w": [20, 2], "v": [9, whole], "x": [10]}
         cuts = {"w": [0, 0], "v": [-1, -1], "x": [0, -1]}
         return [

@@ -1,4 +1,4 @@
-"""Running a function finds the splits that hold, and no others."""
+"""Running a function finds exactly the splits that hold."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ for _ in range(3):
     loss.backward()
     trainer.step(16)
     print(f"loss {{loss.mean().asscalar():.5f}}", flush=True)
-os._exit(0)  # MXNet may wait for its threads of custom operators for ever
+os._exit(0)  # MXNet may wait forever for its threads of custom operators
 """
 
 
@@ -103,7 +103,7 @@ def test_verify_finds_a_false_description_and_what_it_lacks() -> None:
 
 
 def test_verify_accepts_what_suggest_prints(tmp_path: Path) -> None:
-    """Its backward neither reads the output nor runs in float16."""
+    """The operator's backward neither reads the output nor runs in float16."""
     own = "--describe", OPERATORS
     ran = _tofu("suggest", "Custom:test_product", "--shape", "6,4", "--shape", "4,5", *own)
     assert ran.returncode == 0, ran.stderr

@@ -66,14 +66,14 @@ def test_what_is_not_described_has_a_reason(operators: list) -> None:
 
 
 def test_what_is_described_and_not_verified_says_why(operators: list) -> None:
-    """All others were run, even those without shape inference in MXNet, like NumPy's stacks."""
+    """All other operators were run, even those without shape inference, like NumPy's stacks."""
     reasons = {o["name"]: o["reason"] for o in operators if o["described"] and not o["verified"]}
     assert reasons == {name: f"not run: {why}" for name, why in NOT_RUN.items()}
     assert next(o for o in operators if o["name"] == "_npi_dstack")["strategies"] == 2
 
 
 def test_the_page_is_true(operators: list) -> None:
-    """To update it, run: tofu ops --format markdown > docs/operators.md."""
+    """To update the page, run: tofu ops --format markdown > docs/operators.md."""
     assert PAGE.read_text(encoding="utf-8") == operator_list.ops_text(operators, "markdown")
 
 
@@ -162,7 +162,7 @@ def test_the_cache_is_read_and_renewed(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_every_split_that_is_missing_is_explained_and_nothing_else() -> None:
-    """After tofu verify --record. Delete explanations of splits that are no longer found."""
+    """Run after tofu verify --record. Delete explanations of splits that are no longer found."""
     kept = recorded_results.recorded()
     assert [op for op, mark in kept.items() if "missing" in mark] == []
     assert {op for op, mark in kept.items() if "explained" in mark} == set(EXPLAINED)

@@ -1,4 +1,4 @@
-"""What the comparison of an operator's parts with its whole lets pass, and what not."""
+"""The comparison of an operator's parts with its whole passes rounding, and finds faults."""
 
 from __future__ import annotations
 

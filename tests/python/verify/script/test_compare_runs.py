@@ -1,4 +1,4 @@
-"""tofu check: what it records, and how it tells rounding from a fault."""
+"""tofu check records runs, and tells rounding from faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SINGLE, DOUBLE = 1e-7, 2e-16
 
 
 def arrays(noise=0.0, **changes):
-    """Two steps of a net, every value off by this much."""
+    """Two steps of a net, with this error in every value."""
     whole = {
         f"{step}/{kind}/{name}": np.linspace(1, 2, 6) * (1 + noise)
         for step in (1, 2)
@@ -71,7 +71,7 @@ def test_a_tensor_that_one_run_lacks_is_a_fault():
 
 
 def test_what_is_zero_but_for_rounding_is_measured_by_its_kind():
-    """As the gradient of a bias before a BatchNorm."""
+    """The gradient of a bias before a BatchNorm is such an array."""
     whole = arrays(**{"1_gradient_bias": np.array([1e-17, -2e-17])})
     parted = arrays(**{"1_gradient_bias": np.array([3e-17, 1e-17])})
     assert first_fault(compare((whole, parted), (whole, parted))) is None

@@ -1,4 +1,4 @@
-"""What a script computes is recorded, in its order and precision, whole or partitioned."""
+"""The recorder keeps a script's results in order and precision, whole or partitioned."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_float64_converts_blocks_and_inputs():
 
 
 def test_lower_recurrent_layers_have_gradients_in_float64():
-    """MXNet leaves them undefined where nothing needs the gradient of the data."""
+    """MXNet leaves them undefined if nothing needs the gradient of the data."""
 
     def step(net, trainer, data):
         with autograd.record():
