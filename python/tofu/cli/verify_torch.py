@@ -42,8 +42,8 @@ def verify_modules(targets: Sequence[str], seed: int) -> bool:
     for name in targets or models.SMALL:
         torch.manual_seed(seed)
         own = name in models.SMALL
-        model, args = models.MODELS[name](torch.float64) if own else loading.load(name)[:2]
-        report = verify.verify_module(model, args)
+        model, *inputs = models.MODELS[name](torch.float64) if own else loading.load(name)
+        report = verify.verify_module(model, *inputs)
         click.echo(
             f"{name}: {report.calls} calls, {report.described} described, {report.strategies} "
             f"splits of {len(report.operators)} operators run, {len(report.false)} false"

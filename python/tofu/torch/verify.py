@@ -53,11 +53,20 @@ class Report:
     operators: set[str] = field(default_factory=set)
 
 
-def verify_module(model: torch.nn.Module, args: Sequence[Any]) -> Report:
-    """Verify the operators of a module's forward and backward pass, on this process's CPU."""
-    traced = trace(model, args)
+def verify_module(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Optional[Mapping[str, Any]] = None
+) -> Report:
+    """Verify the operators of a module's forward and backward pass, on this process's CPU.
+
+    Args:
+        model: the module.
+        args: its inputs.
+        kwargs: inputs by name.
+    """
+    named = dict(kwargs or {})
+    traced = trace(model, args, named)
     report, seen = Report(), set()
-    for operator, values in _calls(traced, model, args):
+    for operator, values in _calls(traced, model, pytree.tree_leaves((tuple(args), named))):
         attrs = attributes_of(operator)
         ins = [tuple(value.shape) for value in values]
         outs = [tuple(tensor.shape) for tensor in operator.outputs]
@@ -75,18 +84,17 @@ def verify_module(model: torch.nn.Module, args: Sequence[Any]) -> Report:
 
 
 def _calls(
-    traced: Traced, model: torch.nn.Module, args: Sequence[Any]
+    traced: Traced, model: torch.nn.Module, given: Sequence[Any]
 ) -> Iterator[tuple[Operator, list[Any]]]:
     """Run the joint graph whole; yields every call with the values of its inputs."""
     known: dict[Entry, Any] = {}
-    flat = pytree.tree_leaves((tuple(args), {}))
     torch.manual_seed(0)
     for variable in traced.variables:
         if variable.kind in ("parameter", "buffer"):
             getter = model.get_parameter if variable.kind == "parameter" else model.get_buffer
             value = getter(variable.name).detach().clone()
         elif variable.kind == "input":
-            value = flat[variable.number]
+            value = given[variable.number]
         elif variable.kind == "tangent":
             value = torch.rand(variable.meta.shape, dtype=variable.meta.dtype) + 0.5
         else:

@@ -260,7 +260,7 @@ def test_bad_input_is_one_error(module, words: list[str], said: str) -> None:
 
 
 def test_verify_runs_the_calls_of_modules(module) -> None:
-    text = output("verify", "--framework", "torch", "mlp", f"{module}:mlp")
-    assert text.count(" 0 false") == 2
+    text = output("verify", "--framework", "torch", "mlp", f"{module}:mlp", f"{module}:named")
+    assert text.count(" 0 false") == 3
     with pytest.raises(ConfigError, match="nothing: expected package"):
         output("verify", "--framework", "torch", "nothing")
