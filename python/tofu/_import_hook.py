@@ -117,7 +117,7 @@ def find_spec(
 def install(then: Optional[Callable[[], None]] = None) -> None:
     """Enable tofu when MXNet is imported, or at once if it already is; idempotent.
 
-    then: what to call once tofu is enabled.
+    then: called once tofu is enabled.
     """
     _FINDER.then = then or _nothing
     if _FINDER in sys.meta_path:

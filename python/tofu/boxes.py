@@ -62,7 +62,7 @@ class Box(tuple[tuple[int, int], ...]):
 def piece(span: tuple[int, int], parts: int, number: int) -> tuple[int, int]:
     """One of the contiguous pieces into which a step cuts a range, as ``graph/division.h`` does.
 
-    Where the range does not divide, the first pieces have one index more than the others.
+    If the range does not divide, the first pieces have one index more than the others.
 
     >>> [piece((0, 7), 3, number) for number in range(3)]
     [(0, 3), (3, 5), (5, 7)]

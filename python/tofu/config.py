@@ -67,7 +67,7 @@ __all__ = [
 DEVICES = ("gpu", "cpu")
 FETCHES = ("multifetch", "plain")
 LOG_LEVELS = ("quiet", "info", "debug")
-# Search modes: ours, the paper's, and those that it compares with (section 7.3).
+# Search modes: tofu's own, the paper's, and those that the paper compares with (section 7.3).
 MODES = (
     "tofu",
     "recursion",
@@ -84,7 +84,7 @@ MODES = (
     "mesh-tensorflow",
 )
 AUTO = "auto"  # keeps as many fetched regions as the memory limit allows
-OBJECTIVES = ("bytes", "time")  # what a search minimises
+OBJECTIVES = ("bytes", "time")  # quantities that a search can minimise
 # Which activations are computed again: as few as a memory limit needs, none, or all that help.
 RECOMPUTES = ("auto", "none", "all")
 # MXNet's settings for binding partitioned graphs. Its common-subexpression elimination merges
@@ -180,7 +180,7 @@ class Config:
 
         Args:
             environ: the environment; None: the process's.
-            called: what errors call a variable whose value comes from elsewhere.
+            called: the name in errors of a variable whose value comes from elsewhere.
         """
         env = os.environ if environ is None else environ
         _check_names(env)
@@ -386,7 +386,7 @@ def _parse_switch(value: str, where: str, *, unset: bool = False) -> bool:
 
 
 def _parse_seconds(value: str, where: str) -> float:
-    """A number of seconds; TIMEOUT_S where there is none."""
+    """A number of seconds; TIMEOUT_S by default."""
     if not value.strip():
         return TIMEOUT_S
     try:

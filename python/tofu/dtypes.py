@@ -1,6 +1,6 @@
 """MXNet's data types: names and sizes by the type flag that graphs contain.
 
-src/graph/graph.cc has the same table. So reading a graph needs neither MXNet nor NumPy.
+src/graph/graph.cc has the same table, so reading a graph needs neither MXNet nor NumPy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The exit status that a script asks for, while handlers of ``atexit`` run.
 
 Python tells it to no handler: it calls no hook for SystemExit, and forgets the exception first.
-But it asks the exception for its ``code``, so SystemExit remembers here what it has answered.
+But it asks the exception for its ``code``, so SystemExit keeps its answer here.
 ``sys.exit`` makes no exception until somebody catches one, so another one replaces it.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Callable, NoReturn, Optional
 
 __all__ = ["Script", "remember"]
 
-_FAILED = 1  # what Python makes of a text
+_FAILED = 1  # Python's exit status for a text
 _asked = 0  # by the SystemExit that was asked last
 
 

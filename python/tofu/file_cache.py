@@ -1,4 +1,4 @@
-"""Keeps what takes long to compute in files, for the next run of the same script.
+"""Keeps results that take long to compute in files, for the next run of the same script.
 
     text = find("plan", key)
     if text is None:

@@ -1,4 +1,4 @@
-"""Says what to install when MXNet is missing or cannot be imported."""
+"""Names the packages to install if MXNet is missing or cannot be imported."""
 
 from __future__ import annotations
 

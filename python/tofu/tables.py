@@ -89,9 +89,9 @@ def html_page(
         header: the heading of every column of the table.
         rows: per row, a cell for every column.
         right: the columns to align to the right.
-        lead: what stands above the table, a paragraph each.
+        lead: paragraphs above the table.
         picture: HTML between the lead and the table.
-        notes: what stands below the table.
+        notes: paragraphs below the table.
     """
 
     def cells(tag: str, texts: Sequence[str]) -> str:

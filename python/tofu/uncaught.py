@@ -19,7 +19,7 @@ from tofu.installation import MXNET, missing
 __all__ = ["BAD_INPUT", "INTERRUPTED", "end_runs", "is_interactive", "without_ours"]
 
 BAD_INPUT = 2  # exit status
-INTERRUPTED = 130  # exit status of what SIGINT ends, as shells have it
+INTERRUPTED = 130  # exit status of a process that SIGINT ends, as in shells
 
 
 def end_runs() -> None:

@@ -1,4 +1,4 @@
-"""Applies a strategy table row: computes what every part reads and produces.
+"""Applies a strategy table row: computes the regions that every part reads and produces.
 
 This is the reference for the C++ passes, which compute the same (docs/formats.md);
 ``tofu verify`` runs the real operators on its parts.

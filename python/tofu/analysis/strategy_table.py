@@ -124,7 +124,7 @@ def _made(
 
 
 def _are_shipped(calls: Iterable[Call]) -> bool:
-    """Whether only tofu's own files say what these operators do."""
+    """Whether only tofu's own files describe these operators."""
     return all(
         is_shipped(name)
         for name in {described_name(call.op, dict(call.attrs))[0] for call in calls}
@@ -165,7 +165,7 @@ def _listed(shapes: Sequence[Shape]) -> str:
 
 
 def _in_short(error: Exception, prefix: str) -> str:
-    """Shortens an error to its first line, its place, and what was found there."""
+    """Shortens an error to its first line, its place, and the text found there."""
     lines = [line.strip() for line in str(error).splitlines()]
     more = [line for line in lines if line.startswith(("found: ", "in "))]
     if isinstance(error, TofuError):

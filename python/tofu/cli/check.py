@@ -84,7 +84,7 @@ def check(
     switch_on(**options)
     runs: dict[tuple[str, bool], dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        # This one first: it knows how many steps there must be.
+        # This run comes first, because it gives the number of steps.
         for dtype, parted in (("float32", True), *_OTHERS):
             count = str(steps) if runs else f"{steps}+"
             try:
@@ -100,7 +100,7 @@ def check(
                     f"tofu check {script}: no block runs partitioned in {dtype}; TOFU_STRICT=1 "
                     f"tofu run {script} tells why"
                 )
-    # With MXNet off: these modules need only NumPy.
+    # These modules need only NumPy, so MXNet is not imported.
     from tofu.verify.script.compare_runs import compare, first_fault, first_unusual
 
     is_random, is_own = (any(ran[key] for ran in runs.values()) for key in ("random", "own"))
@@ -150,7 +150,7 @@ def _report(
     form: str,
     everything: bool,
 ) -> None:
-    """Print what was found. Exits with status 1 on a fault."""
+    """Print the findings. Exits with status 1 on a fault."""
     verdict = "\n".join(sentences)
     if form == "json":
         document = {"format": "tofu-check", "version": 1, "fault": is_fault, "operators": wrong}
@@ -226,7 +226,7 @@ def _wrong_text(wrong: Mapping[str, Any]) -> str:
 def _run(
     folder: Path, command: Sequence[str], dtype: str, parted: bool, plan: Optional[str]
 ) -> dict[str, Any]:
-    """Run the script in a process and return what it recorded. Raises ConfigError."""
+    """Run the script in a process and return its record. Raises ConfigError."""
     import numpy as np
 
     steps, *rest = command

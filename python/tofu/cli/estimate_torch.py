@@ -1,4 +1,4 @@
-"""``tofu estimate MODULE:FUNCTION --mesh 2,4``: what a step of a PyTorch module takes on meshes."""
+"""``tofu estimate MODULE:FUNCTION --mesh 2,4``: the memory of a module's step on meshes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Row:
 def estimate_module(
     target: str, meshes: Sequence[str], *, optimizer: str, limit: Optional[int], form: str
 ) -> bool:
-    """Print what a rank holds on one device and on every mesh.
+    """Print the memory of a rank on one device and on every mesh.
 
     Returns:
         Whether the step fits somewhere within the limit, if there is one.

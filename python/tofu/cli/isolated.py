@@ -1,4 +1,4 @@
-"""Runs a function that may crash MXNet in a process of its own.
+"""Runs a function that may crash MXNet in a separate process.
 
 MXNet ends the process on some damaged symbols and on some calls of operators. A command that may
 meet one forks before MXNet is loaded; the child does the work, and the parent says in one line
@@ -20,7 +20,7 @@ from tofu.uncaught import BAD_INPUT
 
 __all__ = ["isolated"]
 
-_ENDED = b"."  # the child writes it before it ends of its own accord
+_ENDED = b"."  # the child writes it before it ends normally
 
 
 def isolated(run: Callable[[], None], crashed: str) -> None:

@@ -66,7 +66,7 @@ __all__ = [
 
 _SEPARATED = "tofu.separated"  # in a context: "--" stood between the script and its arguments
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
-_HEAD_BYTES = 4096  # of a file, to tell what it is
+_HEAD_BYTES = 4096  # bytes of a file to read to find its kind
 
 
 class Script(click.Command):

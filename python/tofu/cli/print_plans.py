@@ -47,7 +47,7 @@ class Output:
         form: one of FORMATS.
         everything: whether text has a line for every tensor and operator.
         layers: whether text is a table of layers instead of tensors and operators.
-        peak: whether it is what a worker holds at the worst moment.
+        peak: whether it is a worker's memory at the worst moment.
         explain: names or patterns of tensors and operators to explain.
         save: file to save the plan to, or None.
         command: the command line that plans it again, before and after pins.
@@ -153,7 +153,7 @@ def _parameters(problem: Problem) -> list[str]:
 def _told(
     problem: Problem, plan: Plan, explained: Sequence[str], wish: Wish, output: Output
 ) -> str:
-    """Save a plan and return what to print of it."""
+    """Save a plan and return the lines to print."""
     if problem.table.undescribed:
         unknown = strategy_table(problem.graph)[1]  # which says why, too
         cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)

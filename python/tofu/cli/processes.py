@@ -30,7 +30,7 @@ __all__ = ["parse_processes", "parse_workers_of_each", "run_processes"]
 
 _HOST = "127.0.0.1"
 _POLL_S = 0.1
-_END_S = 10.0  # what the parameter server, or an ended process, may take to end
+_END_S = 10.0  # time for the parameter server, or a killed process, to end
 _MAX_PROCESSES = 1024
 _PR_SET_PDEATHSIG = 1  # of prctl
 
@@ -115,7 +115,7 @@ class _Process:
         role: its role.
         process: the process itself.
         ranks: where a worker process writes its rank, or None.
-        rank: what it has written.
+        rank: the rank that it has written.
     """
 
     role: str
@@ -201,7 +201,7 @@ class _Group:
             if all(process.poll() is not None for process in workers):
                 break
             time.sleep(_POLL_S)
-        # The parameter server ends by itself when all workers have said goodbye.
+        # The parameter server ends when all workers have said goodbye.
         until = time.monotonic() + _END_S
         for each in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""A predicted step beside the one that ``tofu trace`` measured, for the page of a plan."""
+"""Compares a predicted step with the one that ``tofu trace`` measured, on the page of a plan."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def step_section(
         plan: its plan.
         machine: a machine's file or name.
         fetch: one of config.FETCHES; None: the default on such a machine.
-        measured: what `read_measured` returns.
+        measured: the result of `read_measured`.
 
     Raises:
         ConfigError: there is no such machine, it has fewer devices, or the measured step had

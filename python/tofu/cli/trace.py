@@ -98,7 +98,7 @@ def trace(
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "document.json"
         line = [sys.executable, "-m", _RECORD, str(out), str(skip), str(steps), script, *args]
-        # What the script prints must not stand in the document.
+        # The script's output must not get into the document.
         out_of_script = sys.stderr.fileno() if form == "json" else None
         status = subprocess.run(line, stdout=out_of_script, check=False).returncode
         if status and status != -signal.SIGALRM:  # which ends a process that has written all
@@ -139,7 +139,7 @@ def _summary(document: Mapping[str, Any], steps: int) -> dict[str, Any]:
 
 
 def bounds(document: Mapping[str, Any], steps: int) -> list[str]:
-    """Three lines: what the busiest worker does, what bounds the step, its longest operators."""
+    """Three lines: the busiest worker's time, the step's bound, and its longest operators."""
     duration, busiest = document["duration"], document["busiest"]
     share = document["shares"][busiest]
     computation, fetch, others = (share[k] / duration for k in ("computation", "fetch", "others"))

@@ -54,7 +54,7 @@ def predicted(simulation: Simulation, table: _core.StrategyTable) -> Timeline:
 
 
 def write_trace(path: Path, document: Mapping[str, Any], option: str) -> None:
-    """Write a document, and say what opens it. Raises ConfigError if that fails."""
+    """Write a document, and name the programs that open it. Raises ConfigError if that fails."""
     try:
         path.write_text(json.dumps(document), encoding="utf-8")
     except OSError as error:

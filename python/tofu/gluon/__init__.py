@@ -1,4 +1,4 @@
-"""Gluon on tofu: blocks run partitioned, scripts stay as they are.
+"""Gluon on tofu: blocks run partitioned, and scripts stay unchanged.
 
     import tofu
     tofu.enable(workers=4)     # or MXNET_GRAPH_PASS=tofu TOFU_WORKERS=4 in the environment

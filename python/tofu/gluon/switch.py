@@ -139,7 +139,7 @@ def look_back() -> None:
         if current is None or has_failed or uncaught.is_interactive():
             return
         module = getattr(sys.modules.get("__main__"), "__spec__", None)
-        if module is not None and module.name.startswith("tofu."):  # it says itself what it found
+        if module is not None and module.name.startswith("tofu."):  # its own message says more
             return
         if messages.nothing_partitioned(current) or _has_absent_pins(current):
             # Python takes no exit status from here.
@@ -151,7 +151,7 @@ def look_back() -> None:
 
 
 def _has_absent_pins(current: Session) -> bool:
-    """Whether no graph had the tensor of a pin, and tells of it: of scripts without Trainers."""
+    """Whether no graph had the tensor of a pin; reports it, for scripts without Trainers."""
     try:
         messages.check_pins(current)
     except ConfigError as error:
@@ -235,7 +235,7 @@ def _backward(original: Callable[..., int]) -> Callable[..., int]:
         state = current.state
 
         def before() -> None:
-            views.before_backward(state.views)  # copy what the script wrote into the tiles
+            views.before_backward(state.views)  # copy the script's writes into the tiles
             delivery.before_backward(state)
 
         def after() -> None:

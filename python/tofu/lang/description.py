@@ -279,7 +279,7 @@ def op(
         rewrites: attributes that change in parts of the operator, or a function of the
             input shapes and the attributes that returns them.
         random: whether two runs of the operator differ.
-        variables: what index variables stand for, such as ``{"ci": "input channels"}``, for
+        variables: meanings of index variables, such as ``{"ci": "input channels"}``, for
             ``tofu plan --explain`` and ``tofu ops``; "y" stands for "y0", "y1", ... as well.
 
     Raises:

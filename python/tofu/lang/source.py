@@ -54,7 +54,7 @@ class Source:
         Args:
             what: the fault, in a few words.
             found: the sub-expression at fault.
-            allowed: what the language allows there, and what to do.
+            allowed: the constructs that the language allows there, and advice.
             line: the line at fault, or None for the whole description.
         """
         place = f"{self.file}:{line or self.line}"
@@ -77,7 +77,7 @@ def fail(what: str, found: str, allowed: str, cause: Optional[BaseException] = N
     Args:
         what: the fault, in a few words.
         found: the sub-expression at fault.
-        allowed: what the language allows there.
+        allowed: the constructs that the language allows there.
         cause: Python's own error, whose line is shown instead.
     """
     source = current.get()

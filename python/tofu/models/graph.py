@@ -92,7 +92,7 @@ def build(
 def create_block(model: Model, *, reduced: bool = False) -> gluon.HybridBlock:
     """Create a model's Gluon block, not initialized.
 
-    The names of its layers and parameters do not depend on what was created before.
+    The names of its layers and parameters do not depend on earlier blocks.
     """
     module, _, factory = model.factory.partition(":")
     create = getattr(importlib.import_module(f".{module}", __package__), factory)

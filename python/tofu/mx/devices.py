@@ -1,4 +1,4 @@
-"""The devices of a run: how many workers it has, of which kind, and how they fetch."""
+"""The devices of a run: the number and kind of its workers, and their kind of fetches."""
 
 from __future__ import annotations
 

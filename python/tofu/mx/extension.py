@@ -98,7 +98,7 @@ def label_nodes(labels: Optional[NodeLabels]) -> None:
 
 @contextlib.contextmanager
 def mxnet_errors(doing: str) -> Iterator[None]:
-    """Turn an error of MXNet into a GraphError that says what tofu was doing."""
+    """Turn an error of MXNet into a GraphError that names tofu's action."""
     try:
         yield
     except mx.base.MXNetError as error:

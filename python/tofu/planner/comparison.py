@@ -117,7 +117,7 @@ def advice(alternatives: Sequence[Alternative]) -> list[str]:
         if each.mode == MODES[0] and each.plan is not None and each.objective == OBJECTIVES[0]
     ]
     if len({each.mesh for each in first}) > len({each.workers for each in first}):
-        return []  # what follows tells numbers of workers apart, not meshes
+        return []  # later lines compare numbers of workers, not meshes
     best = {(each.workers, each.replication): each for each in first}
     for (count, whole), each in best.items():
         other = best.get((count, True))

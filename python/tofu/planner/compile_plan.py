@@ -140,7 +140,7 @@ def compile_graph(
         workers: number of workers, at least 1.
         fixed: cuts that tensors have already.
         options: how to search; None: the defaults.
-        refine: what may replace the graph after a look at its plan, as Problem has it.
+        refine: may replace the graph after a look at its plan, as in Problem.
         saved: the plan to use instead of a search, or None.
         dump_dir: where every pass writes a readable file, or None.
         **choices: of ``compile_plan``.

@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 
 
 class Programs(abc.ABC, Generic[Made]):
-    """The front end's part: makes a program of a plan, and knows how much a worker then holds."""
+    """The front end's part: makes a program of a plan, and knows its memory on a worker."""
 
     def search(self, problem: Problem, options: SearchOptions) -> Searched:
         """Search a plan; a front end may report progress meanwhile."""
@@ -35,7 +35,7 @@ class Programs(abc.ABC, Generic[Made]):
 
     @abc.abstractmethod
     def make(self, searched: Searched, keep_fetched_bytes: int) -> Made:
-        """Make the program of a plan; its peak may grow by so many bytes for fetched regions."""
+        """Make the program of a plan; its peak may grow by these bytes for fetched regions."""
 
     @abc.abstractmethod
     def held_bytes(self, made: Made) -> int:

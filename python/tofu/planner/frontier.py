@@ -107,7 +107,7 @@ def frontier(
 def _plans(
     problem: Problem, options: SearchOptions, limits: int, measure: Measure
 ) -> Iterator[tuple[Found, dict[str, Any]]]:
-    """Yield the plans of the search within limits, and what it knows of each."""
+    """Yield the plans of the search within limits, each with the search's figures."""
     with stage("searching plans within memory limits"):
         within = plan_frontier(problem, options, searches=limits)
     count = len(within.plans)
@@ -193,7 +193,7 @@ def turning_point(kept: Sequence[Point]) -> Optional[Point]:
 
 
 def changed(before: Point, after: Point) -> str:
-    """Names the tensors that a plan cuts otherwise than another plan of the same net."""
+    """Names the tensors that a plan cuts in another way than another plan of the same net."""
     known = {(tensor.node, tensor.output): tensor.cuts for tensor in before.plan.tensors}
     other = [
         tensor

@@ -21,10 +21,10 @@ _TICKS = 6
 _LINE = 16  # height of a label, in pixels
 _LETTER = 7.2  # width of one
 _LETTERS_UP, _LETTERS_DOWN = 11, 4  # of a label's base line
-_DOT, _GAP = 5, 9  # a dot's radius, and how far its label stands from its centre
-# Places that are tried for a label: how far from each other, and to the side.
+_DOT, _GAP = 5, 9  # a dot's radius, and the distance of its label from its centre
+# The distances between places that are tried for a label, and to the side.
 _STEP, _AWAY = 4, (0, 40, 80, 120)
-_NEAR = 2  # times what the frontier's plans take: rivals up to here are drawn
+_NEAR = 2  # rivals are drawn up to this multiple of the frontier's figures
 _FAR = 8  # above this ratio of largest to least, an axis is logarithmic
 _STYLE = """svg { font: 12px system-ui, sans-serif; } text { fill: var(--text); }
 .back { fill: var(--back); } .axis { fill: none; stroke: var(--faint); }

@@ -1,4 +1,4 @@
-"""Lookers-in: callbacks that see what is planned and compiled, such as a dry run's."""
+"""Lookers-in: callbacks that see each problem and compiled plan, such as a dry run's."""
 
 from __future__ import annotations
 

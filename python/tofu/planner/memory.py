@@ -46,7 +46,7 @@ def begin_memory(
     keep_fetched_bytes: int = 0,
     start: Start = in_turn,
 ) -> Callable[[], Plan]:
-    """Begin what ``with_memory`` does, and return a function that waits for its result.
+    """Begin the work of ``with_memory``, and return a function that waits for its result.
 
     start: starts the passes, which take most of the time; MXNet is asked by the function returned.
     """

@@ -2,7 +2,7 @@
 
     found = recomputed(table)           # as few activations as possible
     found.table                         # of the graph that computes them again
-    found.cost / found.graph_cost       # how much more is computed
+    found.cost / found.graph_cost       # additional computation
 
 The pass is src/passes/recompute; this module gives it the costs of operators, and those that must
 not run again, and looks for as little recomputation as a memory limit needs.

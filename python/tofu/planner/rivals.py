@@ -21,10 +21,10 @@ from tofu.plans import SearchOptions
 
 __all__ = ["RIVALS", "candidates", "cuts_of", "fast_rivals", "rivals_of"]
 
-# Modes that keep tensors cut, and those that hold whole weights. "flat" may take minutes.
+# Modes that keep tensors cut, and modes that hold whole weights. "flat" may take minutes.
 _CUT = ("recursion", "equalchop", "soybean", "spartan", "allrow-greedy", "icml18")
 _WHOLE = ("mesh-tensorflow", "data-parallel")
-_NEAR = 1.25  # times the shortest predicted step: what takes longer is not simulated
+_NEAR = 1.25  # plans above this multiple of the shortest predicted step are not simulated
 _MOST = 5  # are simulated, which takes seconds for a large graph
 
 

@@ -147,7 +147,7 @@ def plan_refined(problem: Problem, options: Optional[SearchOptions] = None) -> t
 
 
 def plan_graph(problem: Problem, options: Optional[SearchOptions] = None) -> Plan:
-    """Plan a training graph itself, whatever a run would make of it.
+    """Plan a training graph itself, without the changes that a run would make.
 
     Raises:
         PlanError: an option does not fit the graph.

@@ -26,7 +26,7 @@ _FINE = 1000  # the sum of a step's shares
 _ALIKE = 0.01  # shares that differ by less are equal
 _TRIES = 4
 _ROOM = 0.97  # of a device's memory, to aim at
-_DAMPED = 0.7  # how much of a difference one try makes up for: not everything scales
+_DAMPED = 0.7  # share of a difference that one try makes up for: not everything scales
 
 
 def device_speeds(table: _core.StrategyTable, machine: _core.Machine, workers: int) -> list[float]:
@@ -49,11 +49,11 @@ def device_speeds(table: _core.StrategyTable, machine: _core.Machine, workers: i
 
 
 def shares_of(parts: Sequence[int], loads: Sequence[float]) -> Shares:
-    """The shares of each step's parts: what their workers should have together.
+    """The shares of each step's parts, which are the sums of their workers' loads.
 
     Args:
         parts: the number of parts of each step.
-        loads: for each worker what it should have, compared with the others.
+        loads: each worker's load, in relation to the others.
 
     Returns:
         () for a step whose parts are alike; nothing if all are.

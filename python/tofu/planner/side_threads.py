@@ -1,4 +1,4 @@
-"""Runs C++ computations beside the main thread, which goes on with the next ones.
+"""Runs C++ computations on side threads, while the main thread continues with the next ones.
 
     with side_threads() as start:
         wait = start(lambda: _core.partition(plan))
@@ -25,7 +25,7 @@ _MOST = 4  # each computation holds a graph of all workers
 
 
 class Start(Protocol):
-    """Starts a computation; returns what waits for its result."""
+    """Starts a computation; returns a function that waits for its result."""
 
     def __call__(self, run: Callable[[], T]) -> Callable[[], T]:
         """Start `run`, or keep it for later."""
@@ -37,7 +37,7 @@ def in_turn(run: Callable[[], T]) -> Callable[[], T]:
 
 
 def most_at_once() -> int:
-    """How many computations run at once: one for each core that this process may use."""
+    """The number of computations that run at once: one for each core that the process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return min(cores, _MOST)
@@ -45,7 +45,7 @@ def most_at_once() -> int:
 
 @contextlib.contextmanager
 def side_threads() -> Iterator[Start]:
-    """Threads to the end of the context; what they still compute then ends at once."""
+    """Provide threads until the end of the context, which ends their computations at once."""
     threads = _core.SideThreads()
     pool = ThreadPoolExecutor(most_at_once(), "tofu-side", initializer=threads.join)
     try:

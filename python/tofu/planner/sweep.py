@@ -23,7 +23,7 @@ StepSeconds = Callable[[Problem, Plan], float]
 
 
 class Count(Protocol):
-    """Begins to count the memory of a plan; returns what waits for the plan with its memory."""
+    """Begins to count a plan's memory; returns a function that waits for the plan with it."""
 
     def __call__(self, problem: Problem, plan: Plan, *, start: Start) -> Callable[[], Plan]: ...
 
@@ -111,13 +111,13 @@ class Measure:
 
     @property
     def runs_beside(self) -> bool:
-        """Whether most of it can run beside the searches of other plans."""
+        """Whether most of the count can run during the searches of other plans."""
         return self.count is begin_memory
 
     def begin(
         self, trial: Trial, searched: Searched, start: Start = in_turn
     ) -> Callable[[], Outcome]:
-        """Begin to measure the plan of a trial, and return what waits for its outcome."""
+        """Begin to measure a trial's plan; return a function that waits for its outcome."""
         problem, found = searched.problem, searched.read()
 
         def plain() -> Plan:
@@ -172,7 +172,7 @@ def measured(found: Iterable[Found], measure: Measure) -> Iterator[Outcome]:
 def begun(
     trial: Trial, searched: Union[Searched, PlanError], measure: Measure, start: Start
 ) -> Callable[[], Outcome]:
-    """Begin to measure what was found for a trial, and return what waits for its outcome."""
+    """Begin to measure a trial's result; return a function that waits for its outcome."""
     if isinstance(searched, PlanError):
         outcome = Outcome(trial, trial.problem, None, str(searched))
         return lambda: outcome

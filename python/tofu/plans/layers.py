@@ -30,7 +30,7 @@ DIRECTIONS = ("forward", "backward", "update")
 _BACKWARD = "_backward"
 _UPDATES = ("_update", "/update")  # of MXNet's graphs, and of PyTorch's
 _FORWARD = "_fwd"
-# Parts of a recurrent cell, its timesteps, and what a norm has besides parameters.
+# Parts of a recurrent cell, its timesteps, and a norm's variables besides parameters.
 _CELL = re.compile(r"_(t\d+|i2h|h2h|running)$")
 _ADDED = re.compile(r"grad_sum(_|$)")
 # The sum of a parameter's gradients in a module that uses it twice.

@@ -1,4 +1,4 @@
-"""Finds machine files: those that tofu ships, by name, and the user's, by path.
+"""Finds machine files: tofu's own by name, and the user's by path.
 
 >>> read_machine("p2.8xlarge").devices
 8

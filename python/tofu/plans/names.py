@@ -58,12 +58,12 @@ def _ending(name: str, shown: Mapping[str, str]) -> list[str]:
 
 
 def _ends(name: str) -> tuple[str, str]:
-    """How a longer name may end; PyTorch's have dots."""
+    """The ends that a longer name may have; PyTorch's names have dots."""
     return f"_{name}", f".{name}"
 
 
 def readable(name: str) -> str:
-    """The name of a stage in words; any other name as it is.
+    """The name of a stage in words; any other name unchanged.
 
     >>> readable("net_norm0_fwd_backward::mean_2[1]"), readable("net_norm0_fwd::total_backward")
     ('net_norm0: gradient, mean 2[1]', 'net_norm0: gradient, total')

@@ -1,6 +1,6 @@
 """A plan for readers: how every tensor and operator is cut.
 
-A ``Plan`` shows what a search in C++ has found, with what Python knows of it::
+A ``Plan`` shows the result of a search in C++, with Python's knowledge of it::
 
     plan = Plan.of(searched, model="mlp")
     plan = plan.noted(memory="exact", bytes_per_worker=kinds)
@@ -168,7 +168,7 @@ class Plan:
         shared_bytes: bytes that they would fetch as well if they did not share; None if unknown.
         relayed_bytes: fetched bytes that small regions add on their way through one worker; None
             if unknown.
-        stopped: what ended the search, a key of STOPPED, or "" if unknown.
+        stopped: the reason for the search's end, a key of STOPPED, or "" if unknown.
         objective: what the search minimised, one of config.OBJECTIVES.
         predicted: the predicted time of a step and the bytes of each level of links
             (docs/formats.md); None if no machine was given.
@@ -177,7 +177,7 @@ class Plan:
         chosen: the objective of the plan that simulation chose, or "" if nothing was simulated.
         simulated_ns: the simulated step of each candidate, negative if it does not fit.
         recompute: what runs again in the backward pass (docs/formats.md); None: nothing.
-        peak: what a worker holds over a step; None if unknown. Not part of the document.
+        peak: a worker's memory over a step; None if unknown. Not part of the document.
         searched: the plan in C++ that this one shows; None if it was read without its graph.
         written: the document that it was read from; empty if there was none.
         notes: names of the fields that the document has besides, in its order.

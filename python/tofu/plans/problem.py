@@ -1,4 +1,4 @@
-"""A problem: a training graph and what its plan has to respect."""
+"""A problem: a training graph and the conditions that its plan must meet."""
 
 from __future__ import annotations
 

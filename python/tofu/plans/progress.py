@@ -24,7 +24,7 @@ __all__ = ["Heard", "clear", "following", "hold_terminal", "is_terminal", "stage
 
 Heard = Callable[[str, Optional[int], int], None]
 _FIRST_S = 1.0
-_PATIENCE_S = 2.0  # before a stage says what it is doing
+_PATIENCE_S = 2.0  # before a stage is shown
 _BETWEEN_S = 0.5
 _BETWEEN_LOG_S = 1.0
 _CLEAR = "\r\x1b[K"
@@ -49,7 +49,7 @@ def hold_terminal() -> None:
 
 @contextlib.contextmanager
 def stage(doing: str) -> Iterator[None]:
-    """Say on a terminal what takes more than two seconds here, and for how long it has run.
+    """Show a stage that takes more than two seconds on a terminal, with its time so far.
 
     A stage inside another one is told with it: "plan 3 of 20, predicting the memory, 4 s".
     """
@@ -174,7 +174,7 @@ class _Search(_Follower):
         self._told: Optional[tuple[str, Optional[int], int]] = None
 
     def heard(self, stage: str, best: Optional[int], bound: int) -> None:
-        """Keep what the search knows; the thread shows it."""
+        """Keep the search's figures, which the thread shows."""
         self._known = stage, best, bound
 
     def line(self) -> Optional[str]:

@@ -120,7 +120,7 @@ class _Spent:
 
 
 def _spent(executor: mx.executor.Executor, *, enough_s: float = _ENOUGH_S) -> _Spent:
-    """The least of several measurements, each of at least so many seconds."""
+    """The least of several measurements, each of at least these seconds."""
     runs = 1
     measured: list[_Spent] = []
     executor.forward(is_train=True)

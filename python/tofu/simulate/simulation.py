@@ -1,7 +1,7 @@
 """Simulates a plan's training step as MXNet would run it, on a described machine.
 
-    found = simulate_plan(plan, read_machine("p2.8xlarge"), fetch="plain")
-    found.step_seconds
+    simulation = simulate_plan(plan, read_machine("p2.8xlarge"), fetch="plain")
+    simulation.step_seconds
 
 The partitioned graph is the one that a run binds, with the optimizer's updates at its end, and the
 memory plan is that of MXNet. Nothing runs and nothing is allocated.

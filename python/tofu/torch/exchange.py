@@ -68,9 +68,9 @@ class Region:
         shape: its extents.
         dtype: its type.
         pieces: the pieces, by term.
-        reduction: what combines terms.
+        reduction: the operation that combines terms.
         terms: their number.
-        fill: the value where no tile is.
+        fill: the value of elements outside all tiles.
     """
 
     worker: int

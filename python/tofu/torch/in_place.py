@@ -30,7 +30,7 @@ _VARIANTS = {
     aten.relu.default: aten.relu_.default, aten.exp.default: aten.exp_.default,
     aten.sqrt.default: aten.sqrt_.default, aten.rsqrt.default: aten.rsqrt_.default,
 }  # fmt: skip
-# Operators besides these whose result is always memory of its own.
+# Other operators whose result always has its own memory.
 _ALLOCATE = {
     aten.mm.default, aten.bmm.default, aten.addmm.default, aten.zeros_like.default,
     aten.new_zeros.default, aten.zeros.default, aten.convolution.default, aten.sum.dim_IntList,
@@ -50,7 +50,7 @@ def in_place(calls: Sequence[Any], steps: Sequence[Any], form: Callable[[Any], A
         form: returns the shape and the type of a tile.
     """
     own = {id(call) for call in calls}
-    fresh: set[Any] = set()  # tiles in memory that nothing else has
+    fresh: set[Any] = set()  # tiles that share their memory with no other tensor
     done = []
     for step in steps:
         allocates = id(step) in own and step.function in _FRESH

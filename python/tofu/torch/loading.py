@@ -42,7 +42,7 @@ def load(target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]
 
 
 def _saved(path: Path) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-    if not os.path.isfile(path):  # nor is a name that is too long
+    if not os.path.isfile(path):  # also if the name is too long
         raise ConfigError(f"{path}: no such file; {_EXPECTED}")
     try:
         program = torch.export.load(path)

@@ -1,4 +1,4 @@
-"""Finds plans of a module: those that trade communication against memory, and other searches'."""
+"""Finds plans of a module that trade communication against memory, and plans of other searches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def frontier_of(
         planning: the module and the options to plan it with.
         limits: number of memory limits to search within.
         most_bytes: leaves out plans that hold more; None: keeps all.
-        rivals: name -> how to search a plan to compare with.
+        rivals: name -> options to search a plan to compare with.
         exact: whether to count the memory of a rank's program; else use the search's estimate.
     """
     options, parts = planning.options, planning.options.parts

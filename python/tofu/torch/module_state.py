@@ -1,6 +1,6 @@
 """Notices changes of a module that a trace of it would not repeat.
 
-A trace bakes attributes into its graph, so a program is right only while the module is as it was
+A trace bakes attributes into its graph, so a program is correct only while the module is as it was
 then: its modules, attributes, plain tensors and hooks, and shapes of parameters and buffers.
 """
 
@@ -185,7 +185,7 @@ def counted(
     attributes: Mapping[Place, Any],
     again: Callable[[], tuple[Mapping[Place, Any], bool]],
 ) -> dict[Place, Any]:
-    """Tells which attributes a forward counts up: attribute -> what it adds in every call.
+    """Finds the attributes that a forward counts up: attribute -> its increment in every call.
 
     Args:
         model: the module.

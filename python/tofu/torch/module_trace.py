@@ -83,7 +83,7 @@ def trace_open(
         gradients: as for `trace`.
 
     Raises:
-        GraphError: the module cannot be traced, or what it does depends on the values.
+        GraphError: the module cannot be traced, or its operators depend on values.
     """
 
     def make(named: dict[str, Any]) -> OpenTrace:
@@ -221,8 +221,8 @@ def _plain_tensors(values: Iterable[Any]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _without_mkldnn() -> Iterator[None]:
-    """Disable mkldnn, whose LSTM keeps for its backward pass what a trace does not see."""
-    with warnings.catch_warnings():  # of switches that are set to what they were
+    """Disable mkldnn, whose LSTM keeps tensors for its backward pass that a trace does not see."""
+    with warnings.catch_warnings():  # of switches that are restored
         warnings.simplefilter("ignore")
         flags = torch.backends.mkldnn.flags(enabled=False)
         flags.__enter__()

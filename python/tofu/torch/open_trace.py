@@ -15,7 +15,7 @@ from tofu.torch.traced import Blank, Operator, Scalar, Traced, Variable
 __all__ = ["OpenTrace", "OpenTraces"]
 
 _MOST_FORMS = 8  # of a module's calls, the last used ones
-_MOST_TRACES = 4  # of calls of one form, which differ in what else may change
+_MOST_TRACES = 4  # of calls of one form, which differ in their open sizes and floats
 Shapes = tuple[tuple[int, tuple[int, ...]], ...]  # positions of tensors, and their shapes
 
 
@@ -67,7 +67,7 @@ class OpenTraces:
             return None
         try:
             known.append(make())
-        except GraphError:  # the call's own trace tells what is wrong, if anything is
+        except GraphError:  # the call's own trace raises the error, if there is one
             self.close(form)
             return None
         if len(self._known) > _MOST_FORMS:
@@ -75,7 +75,7 @@ class OpenTraces:
         return known[-1].at(dict(shapes))
 
     def close(self, form: Any) -> None:
-        """Have calls of a form traced one by one: what forward does depends on the values."""
+        """Have calls of a form traced one by one, because forward depends on the values."""
         self._known.pop(form, None)
         self._closed.add(form)
 

@@ -65,7 +65,7 @@ class _State:
         self._makers: dict[str, frozenset[str]] = {}
 
     def _makers_of(self, name: str) -> frozenset[str]:
-        """The calls of the pass that make what a fetch assembles, or a call itself."""
+        """The calls of the pass that make the tiles that a fetch assembles, or a call itself."""
         if name not in self._fetches:
             return frozenset([name] if name in self._own else [])
         if name not in self._makers:

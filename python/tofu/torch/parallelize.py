@@ -375,7 +375,7 @@ class _Runner:
     def _traced_open(self, args: Any, kwargs: Any) -> Optional[Traced]:
         """The trace of a call that differs from an earlier one in floats and sizes alone.
 
-        None if there is no such call, or what forward does depends on the values.
+        None if there is no such call, or if forward depends on the values.
         """
         (form, shapes), _ = self._described(args, kwargs)
         calls = [kind[0][1] for kind in self.programs if kind[0][0] == form]
@@ -405,7 +405,7 @@ class _Runner:
         return {"device": self._mesh.device_type, "gradients": torch.is_grad_enabled()}
 
     def _with_counts(self, traced: Traced, make: Callable[[], Optional[Traced]]) -> Traced:
-        """The trace, with what it adds to attributes; `make` traces the call again."""
+        """The trace, with its increments of attributes; `make` traces the call again."""
         if not traced.attributes:
             return traced
 

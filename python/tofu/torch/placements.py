@@ -1,7 +1,7 @@
 """Converts DTensor's placements, and finds the tiles that ranks hold by them.
 
 A plan cuts n elements into pieces of floor or ceil of n / p elements (design 0020), DTensor into
-pieces of ceil and a smaller last one. Where the rules differ, what a user holds as a DTensor is
+pieces of ceil and a smaller last one. If the rules differ, a user's DTensor is
 brought to the plan's tiles, and back.
 """
 

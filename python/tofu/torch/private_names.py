@@ -35,7 +35,7 @@ try:
     # Tensors without data. Without it: the device meta, which forgets the device of a tensor.
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    # The trace that is being made, to mark what a checkpoint runs.
+    # The trace that is being made, to mark the operators that a checkpoint runs.
     from torch.fx.experimental.proxy_tensor import get_proxy_mode
     from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
@@ -50,7 +50,7 @@ except ImportError as error:
         f"torch {KNOWN[0][0]}.{KNOWN[0][1]} to {KNOWN[1][0]}.{KNOWN[1][1]}"
     ) from error
 
-# Private attributes of torch's objects -> what for, and what would serve without.
+# Private attributes of torch's objects -> their purpose, and the substitute without them.
 _ATTRIBUTES: Mapping[str, str] = {
     "_backward_hooks": "hooks that a trace would run once; nothing public lists them",
     "_backward_pre_hooks": "as _backward_hooks",

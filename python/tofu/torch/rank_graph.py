@@ -1,4 +1,4 @@
-"""Reads the partitioned graph of a plan: what each rank calls, and what ranks fetch.
+"""Reads the partitioned graph of a plan: the calls of each rank, and the fetches between ranks.
 
 The partition pass makes a graph of all workers' operators. A rank needs its own operators, and the
 fetches of all: those that it makes, and those that read its tiles. Operators, and fetches, that
@@ -84,7 +84,7 @@ class RankGraph:
         calls: the operators by name.
         fetches: the fetches by name.
         variables: the module's variables, divided, by name.
-        outputs, gradients, mutations: the heads by what they are in the trace.
+        outputs, gradients, mutations: the heads by their kind in the trace.
     """
 
     def __init__(self, plan: TorchPlan) -> None:
@@ -199,7 +199,7 @@ class RankGraph:
         return self._group_of.get(tile[0], "")
 
     def is_constant(self, tile: Tile) -> bool:
-        """Whether a tile is made where it is needed, of nothing."""
+        """Whether a tile is a constant that its reader makes."""
         number = tile[0]
         return bool(self._nodes[number].op) and number not in self._group_of
 

@@ -69,7 +69,7 @@ class Fetch:
 
     Attributes:
         name: the first region's name, for memory's records.
-        transfers: what the rank sends, receives and assembles.
+        transfers: the messages and regions that the rank sends, receives and assembles.
         reads: the tiles that it sends or reads.
         makes: the regions that it assembles.
         drops: tiles that no later step reads.
@@ -97,9 +97,9 @@ class Program:
     Attributes:
         graph: the partitioned graph.
         exchange: moves regions between ranks.
-        edges: brings what the user holds to the plan's tiles, and back.
+        edges: brings the user's tensors to the plan's tiles, and back.
         worker: this rank's number among the mesh's devices.
-        forward_steps, backward_steps: what the rank runs.
+        forward_steps, backward_steps: the calls and exchanges that the rank runs.
         is_random: whether an operator draws random numbers.
     """
 
@@ -137,7 +137,7 @@ class Program:
         tiles = (each.tiles[self.worker] for each in divided)
         return {tile for tile in tiles if tile is not None}
 
-    # --- What the user holds ------------------------------------------------------------
+    # --- The user's tensors -------------------------------------------------------------
 
     def placement(self, entry: Entry) -> Placement:
         """The placement of a tensor as a DTensor."""
@@ -209,7 +209,7 @@ class Program:
         seed: int = 0,
         floats: Optional[Mapping[int, float]] = None,
     ) -> dict[str, Any]:
-        """Run the backward pass; returns gradients by the names of what they are of.
+        """Run the backward pass; return gradients by the names of their tensors.
 
         Args:
             saved: tiles that the forward pass saved. It is emptied, so that each is freed after
@@ -279,7 +279,7 @@ class Program:
     # --- Preparing ----------------------------------------------------------------------
 
     def _forward_groups(self) -> set[str]:
-        """The fetches of the forward pass: of its operators' outputs, and for what it computes."""
+        """The fetches of the forward pass: for its operators, and of their outputs."""
         graph, forward = self.graph, self.plan.traced.forward
         names = {name for name in graph.fetches if name.rpartition("/out")[0] in forward}
         readers = [group for name, group in graph.calls.items() if name in forward]

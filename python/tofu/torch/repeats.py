@@ -23,7 +23,7 @@ _SUFFIX = "_repeated"
 def with_checkpoints(traced: Traced) -> Traced:
     """Repeats the operators of checkpoints, each before the first operator that needs it.
 
-    What operators outside of a checkpoint read stays, and so do random numbers.
+    Tensors that operators outside of a checkpoint read stay, and so do random numbers.
     """
     inside = {o.name: o for o in traced.operators if o.checkpoint is not None}
     inside = {name: o for name, o in inside.items() if name in traced.forward}

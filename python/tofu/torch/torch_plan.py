@@ -184,7 +184,7 @@ class TorchPlan:
         return "\n".join(lines) + "\n"
 
     def _whole_lines(self, everything: bool) -> list[str]:
-        """Lines on what every rank computes whole, whose bytes more ranks do not lower."""
+        """Lines about whole tensors on every rank, whose bytes more ranks do not lower."""
         nodes = [node for node in self.graph.nodes if node.name in self.splits]
         works = {node.name: node_work(node) for node in nodes}
         cut = {name for name, cuts in self.splits.items() if any(each is not None for each in cuts)}

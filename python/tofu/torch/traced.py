@@ -50,7 +50,7 @@ class Scalar:
 
     Attributes:
         number: for one of them, its position among all arguments; else -1.
-        function: otherwise, what computes it.
+        function: otherwise, the function that computes it.
         arguments: of the function: scalars and numbers.
         hint: its value in the trace.
     """
@@ -134,10 +134,10 @@ class Traced:
         mutations: name of a buffer -> its new value.
         out_spec: how the module nests its outputs.
         constants: position -> output that is not a tensor, or has no elements.
-        hints: what stands for the floats among the arguments; empty if they are part of the graph.
+        hints: values that stand for the floats among the arguments; empty if floats are constants.
         differentiable: the positions of outputs that have gradients.
         attributes: attribute of a module -> the value that forward sets it to.
-        counts: attribute of a module -> what forward adds to it.
+        counts: attribute of a module -> the number that forward adds to it.
         graphs: optimizer -> the training graph with its updates, once made.
     """
 

@@ -1,4 +1,4 @@
-"""Marks what ``torch.utils.checkpoint`` runs while a module is traced.
+"""Marks the operators that ``torch.utils.checkpoint`` runs while a module is traced.
 
 A trace ignores the hooks with which checkpoints drop and recompute tensors. The operators inside a
 checkpoint get a number instead, and ``repeats`` runs them again in the backward pass.
@@ -63,7 +63,7 @@ class _Marks:
 
 @contextlib.contextmanager
 def marked_checkpoints() -> Iterator[None]:
-    """Have `torch.utils.checkpoint` mark what is traced."""
+    """Have `torch.utils.checkpoint` mark the traced operators."""
     marks = _Marks()
     names = "_checkpoint_without_reentrant_generator", "CheckpointFunction"
     before = [getattr(checkpoints, name) for name in names]

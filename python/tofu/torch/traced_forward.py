@@ -1,4 +1,4 @@
-"""Runs a module's forward for a trace, and refuses what the traced graph would not repeat."""
+"""Runs a module's forward for a trace, and refuses effects that the graph would not repeat."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _computed_before(module: torch.nn.Module) -> set[str]:
     return {str(getattr(hook, "name", "")) for hook in module._forward_pre_hooks.values()}
 
 
-# Modules of random numbers besides torch's, and how to get and set their states.
+# Modules of random numbers besides torch's, with functions to get and set their states.
 _STATES = {"random": ("getstate", "setstate"), "numpy.random": ("get_state", "set_state")}
 
 

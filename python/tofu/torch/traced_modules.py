@@ -54,9 +54,9 @@ class _Marks:
 
 @contextlib.contextmanager
 def marked_modules(model: torch.nn.Module) -> Iterator[None]:
-    """Have the calls of a module's submodules mark what is traced."""
+    """Have the calls of a module's submodules mark the traced operators."""
     marks = _Marks(model)
-    # Hooks of all modules: some modules compute otherwise if they have hooks of their own.
+    # Hooks of all modules, because some modules compute differently with hooks of their own.
     hooks = (
         modules.register_module_forward_pre_hook(marks.begin),
         modules.register_module_forward_hook(marks.end, always_call=True),

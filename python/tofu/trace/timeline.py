@@ -62,7 +62,7 @@ class Share:
 
     Attributes:
         computation, fetch: in operators that compute, and in those that move data.
-        waiting: the rest.
+        waiting: the remaining time.
         others: the part of the waiting in which another worker works; in the rest, all workers
             wait for the script.
     """

@@ -33,7 +33,7 @@ from .program_pool import Pool, Signature
 
 __all__ = ["PartitionedBlock", "build_cache", "call_cached_op", "untie"]
 
-# How many signatures (batch sizes, modes) of a block are kept bound at a time.
+# The most signatures (batch sizes, modes) of a block that are kept bound at a time.
 _MAX_POOLS = 32
 
 

@@ -1,4 +1,4 @@
-"""Calls of blocks, which end with what tofu has to tell of them.
+"""Wraps calls of blocks, which end with tofu's messages about them.
 
 The outermost call tells of all blocks inside it. If some of them run partitioned while it or others
 run eagerly, one warning says which share of its operators and parameters is partitioned.
@@ -32,7 +32,7 @@ _NOT_OPERATORS = frozenset(("null", "_CustomFunction", "_copy"))
 
 
 def call(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap Block.__call__: tell what was partitioned, and what a script runs eagerly."""
+    """Wrap Block.__call__: report the blocks that run partitioned, and those that run eagerly."""
 
     def __call__(self: Any, *args: Any) -> Any:  # noqa: N807 - replaces the method of that name
         current = active()
@@ -45,7 +45,7 @@ def call(original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             outputs = original(self, *args)
         except BaseException:
-            touches = depth.touched = False  # what the script did is told, no advice given
+            touches = depth.touched = False  # the message names the script's reads, without advice
             raise
         finally:
             depth.level -= 1

@@ -1,7 +1,7 @@
 """Tracing a block that was never hybridized: its Python code runs once, on symbols.
 
 Gluon's own trace would show: in ``export``, in ``summary``, in the names of later blocks. So
-tofu keeps its trace apart and leaves the block as it was. The trace is used only if the code
+tofu keeps its trace separately and leaves the block unchanged. The trace is used only if the code
 does nothing but compute its outputs. Any other effect (computing with arrays, printing, changing
 attributes, drawing Python's random numbers) ends it.
 """
@@ -126,7 +126,7 @@ def trace(block: Any, forward: Callable[..., Any], pattern: Any, arrays: Sequenc
         arrays: the arrays among them.
 
     Raises:
-        UntraceableError: the code does what a graph cannot do.
+        UntraceableError: the code does something that a graph cannot do.
     """
     inside = attributes.blocks_in(block)
     parameters = _parameters(block)
@@ -204,7 +204,7 @@ def _plain_variables(parameters: Mapping[str, Any]) -> Iterator[None]:
 
 
 class _Watched:
-    """Runs code and ends it where it does what a graph would not repeat.
+    """Runs code, and ends it if it has an effect that a graph would not repeat.
 
     Attributes:
         noted: the functions in ``_NOTED`` that the code has called.
@@ -216,7 +216,7 @@ class _Watched:
         self._reason: Optional[str] = None
 
     def run(self, function: Callable[[], Any]) -> Any:
-        """Return what a function returns. Raises UntraceableError."""
+        """Call a function and return its result. Raises UntraceableError."""
         for _ in range(2):  # another thread may have drawn numbers the first time
             states = random.getstate(), np.random.get_state()
             try:
@@ -264,7 +264,7 @@ class _Watched:
 
 
 class _Attributes:
-    """The attributes of blocks as they are now."""
+    """The present attributes of blocks."""
 
     def __init__(self, blocks: Sequence[Any]) -> None:
         self._before = [(block, dict(vars(block))) for block in blocks]

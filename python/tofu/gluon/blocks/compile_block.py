@@ -152,7 +152,7 @@ def _posed(prepared: _Prepared) -> tuple[Problem, Wish]:
     options = saved_plans.options_for(name, table, session, training=training)
     with_whole_norms = prepared.with_whole_norms
     saved = None
-    if parameters:  # saved plans are for what is trained
+    if parameters:  # saved plans are for graphs that train
         saved = saved_plans.plan_for(
             name,
             table,
@@ -170,7 +170,7 @@ def _posed(prepared: _Prepared) -> tuple[Problem, Wish]:
         options=dataclasses.replace(options, parts=parts),
         recompute=session.wish.recompute if training else "none",
     )
-    # Another plan, a saved one for instance, may have cut states otherwise than this search can.
+    # Another plan, such as a saved one, may have cut states in ways that this search cannot.
     state_cuts = {} if options.ties_states or not training else _state_cuts(table, parameters)
     wishes = [{**state_cuts, **input_cuts}] if input_cuts else []
     problem = Problem(

@@ -258,6 +258,6 @@ def _end(original: Any) -> Any:
 
 def _without_difference(original: Any) -> Any:
     def difference(*args: Any, **options: Any) -> None:
-        return None  # zeros differ from what the block's code computes
+        return None  # zeros differ from the results of the block's code
 
     return difference

@@ -53,7 +53,7 @@ class Footprint:
 
     @property
     def bound_bytes(self) -> int:
-        """Bytes that every bound program takes besides these."""
+        """The bytes that all other bound programs take."""
         return held_bytes(self.plan) - self.kept_bytes
 
 
@@ -177,7 +177,7 @@ def check_room(name: str, pool: Any, bound: int, session: Session) -> None:
     Args:
         name: the block, for messages.
         pool: the pool, or another key of the session's footprints.
-        bound: how many of its programs are bound.
+        bound: the number of its programs that are bound.
         session: the workers.
 
     Raises:

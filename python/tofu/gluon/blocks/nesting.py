@@ -19,7 +19,7 @@ from mxnet.symbol import Symbol
 
 __all__ = ["PLAIN", "flatten", "rebuild"]
 
-# Types of values that a trace may contain as they are.
+# Types of values that a trace may contain unchanged.
 PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), type(...), np.dtype))
 
 

@@ -114,7 +114,7 @@ class Pool:
     Args:
         compiled: the partitioned graph.
         parameters: the symbol's parameters by name, all of them tiled.
-        signature: what the graph was made for.
+        signature: the signature that the graph was made for.
         session: the workers.
         name: the block's name, for messages.
     """

@@ -1,4 +1,4 @@
-"""Whether a traced block computes what its Python code computes."""
+"""Checks whether a traced block gives the results of its Python code."""
 
 from __future__ import annotations
 

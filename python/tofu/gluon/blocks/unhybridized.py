@@ -1,4 +1,4 @@
-"""Blocks that were never hybridized, run partitioned all the same.
+"""Runs blocks partitioned that were never hybridized.
 
 An outermost HybridBlock, or an nn.Sequential of them, is traced when a script first calls it
 while autograd records, and partitioned from then on. Every call looks whether the trace
@@ -68,7 +68,7 @@ class _Trace:
     checked: set[Any] = dataclasses.field(default_factory=set)
 
     def refuse(self, reason: str) -> None:
-        """Let the block run as it is from now on."""
+        """Let the block's own code run from now on."""
         self.graph = self.partitioned = None
         self.reason = reason
 

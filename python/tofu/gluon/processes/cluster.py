@@ -37,7 +37,7 @@ _VARIABLES = (
 # MXNet multiplies keys by 9973 in 32 bits to choose a server; beyond, that overflows.
 _MAX_KEYS = 2**31 // 9973
 _FIRST_KEY = 2**16  # below are those of Trainers without tofu, and the script's own
-_LENGTH = 4  # bytes that tell how long a message is
+_LENGTH = 4  # bytes of a message's length
 _TO_PYTHON = 0  # the kind of commands that MXNet's servers hand to Python
 _GOODBYE_S = 60.0
 
@@ -45,7 +45,7 @@ _connection: Optional[Cluster] = None  # the process's, as ps-lite's is
 
 
 def connected() -> Optional[Cluster]:
-    """The connection, or None where there is none yet."""
+    """The connection, or None before there is one."""
     return _connection
 
 
@@ -65,7 +65,7 @@ def connecting(original: Callable[..., int]) -> Callable[..., int]:
                 status = original(name, handle)
                 if status == 0:
                     _leaving()
-                    _tell_rank(handle._obj)  # what byref() refers to
+                    _tell_rank(handle._obj)  # the object that byref() refers to
         finally:
             watchdog.stop()
         return status
@@ -180,7 +180,7 @@ class Cluster:
                 wait_for(array for each in outs for array in each)
 
     def exchange(self, key: int, value: Any, outs: Sequence[Any], priority: int) -> None:
-        """Push a value, and pull what the server makes of those of all processes.
+        """Push a value, and pull the server's combination of all processes' values.
 
         That is their sum, or the weight that its optimizer has updated. The value is copied
         where MXNet would write the result over it and the caller does not.
@@ -244,6 +244,6 @@ def _leaving() -> _Leaving:
 
 
 def wait_for(arrays: Iterable[Any]) -> None:
-    """Wait until arrays have their values, and raise what went wrong there."""
+    """Wait until arrays have their values, and raise any error of theirs."""
     for array in arrays:
         array.wait_to_read()

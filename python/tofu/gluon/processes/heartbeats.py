@@ -1,4 +1,4 @@
-"""Whether the other processes of distributed training still live, and how to end without them.
+"""Watches whether the other processes of distributed training live, and ends without them.
 
 A process that waits for a dead one waits inside MXNet, where no exception reaches it. So the
 only way out is to say why and to end the process.
@@ -71,7 +71,7 @@ class Watchdog:
     """Ends this process when it waits for one that has died, or for too long.
 
     Args:
-        name: this process, for what the user is told.
+        name: this process, for messages.
         limit_s: for how long it may wait for the others, in seconds; 0: without limit.
     """
 
@@ -95,7 +95,7 @@ class Watchdog:
         """Inside this context the process waits for others.
 
         Args:
-            what: it waits for, for what the user is told.
+            what: the event that it waits for, for messages.
             limited: whether the time limit holds, or only heartbeats count.
         """
         limit = self._limit_s if limited and self._limit_s > 0 else float("inf")

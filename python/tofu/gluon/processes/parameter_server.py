@@ -100,7 +100,7 @@ def _explained(server: _Server) -> Iterator[None]:
 
 
 def _check_address() -> None:
-    """Give up if the scheduler cannot listen where it is to."""
+    """Give up if the scheduler cannot listen at its address."""
     host, port = os.environ["DMLC_PS_ROOT_URI"], os.environ["DMLC_PS_ROOT_PORT"]
     advice = {
         errno.EADDRINUSE: "the port is in use; end the process that listens there, or choose "
@@ -113,7 +113,7 @@ def _check_address() -> None:
         try:
             probe.bind((host, int(port)))
         except OSError as error:
-            if error.errno in advice:  # ps-lite says the rest
+            if error.errno in advice:  # ps-lite reports other errors
                 heartbeats.give_up(f"scheduler: {host}:{port}: {advice[error.errno]}")
 
 

@@ -1,1 +1,1 @@
-"""The session: settings and state from ``enable`` to ``disable``, open to the rest of gluon."""
+"""The session: settings and state from ``enable`` to ``disable``, used by all of gluon."""

@@ -1,4 +1,4 @@
-"""Classic arrays of MXNet and NumPy ones: what tofu computes with, what a script gets.
+"""Converts between MXNet's classic arrays, which tofu uses, and its NumPy arrays, for scripts.
 
 MXNet has two classes of arrays, ``mx.nd.NDArray`` and ``mx.np.ndarray``, which can share
 memory and a place in autograd's graph. The Gluon layer and all below it use classic ones

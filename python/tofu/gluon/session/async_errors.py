@@ -62,7 +62,7 @@ def settling(original: Callable[..., int]) -> Callable[..., int]:
 
 
 def explaining(original: Callable[[], bytes]) -> Callable[[], bytes]:
-    """Wrap MXGetLastError: append what ``settle`` found, or say what a fetch found."""
+    """Wrap MXGetLastError: append the findings of ``settle``, or a fetch's own message."""
 
     def last_error() -> bytes:
         session = active()
@@ -103,7 +103,7 @@ def naming(what: str, session: Session, kind: type[MXNetError] = MXNetError) -> 
 
 @contextlib.contextmanager
 def explaining_once(session: Session) -> Iterator[None]:
-    """Let one error leave this block, and append to its text what ``settle`` finds.
+    """Let one error leave this block, with the findings of ``settle`` appended to its text.
 
     Readers in the block may meet the same fault and be dropped in favour of an error that a
     callback has raised: none of them settles.
@@ -140,7 +140,7 @@ def settle(session: Session) -> str:
             look_further()
 
     def look_further() -> None:
-        # On a thread of its own: MXNet keeps the text of the last error for each thread.
+        # Runs on a separate thread, because MXNet keeps the last error's text for each thread.
         _LIB.MXNDArrayWaitAll()
         for parameter in state.tiled:
             for program in programs:
@@ -166,7 +166,7 @@ def _failing_operator(program: Any, _: State) -> Optional[str]:
 
 
 def _failing_gather(program: Any, state: State) -> Optional[str]:
-    """Gather again what the script has read of a program; say which output cannot be gathered."""
+    """Gather a program's read outputs again, and name the one that cannot be gathered."""
     for number, (what, context) in state.gathered.pop(program, {}).items():
         if program.fails_to_gather(number, context):
             return f"the copies that gather {what} on {context}"

@@ -95,7 +95,7 @@ _AnyCallback = ctypes.CFUNCTYPE(ctypes.c_int)
 def _on_backward(
     num_heads: int, num_inputs: int, arrays: Any, requests: Any, _is_train: int, key: int
 ) -> int:
-    # We own these arrays; their Python objects free them.
+    # The caller owns these arrays; their Python objects free them.
     heads = [
         NDArray(ctypes.cast(arrays[i], NDArrayHandle), writable=False) for i in range(num_heads)
     ]

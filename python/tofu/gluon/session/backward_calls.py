@@ -24,7 +24,7 @@ from .living import Living
 
 __all__ = ["BackwardCalls", "Recorded", "in_operator", "variable"]
 
-# How long to insist on the order of recordings. MXNet's engine runs operators in bunches
+# Seconds to insist on the order of recordings. MXNet's engine runs operators in bunches
 # and may be unable to keep the order: the head gradients of a later recording can share a
 # bunch with an operator that waits for an earlier one.
 _PATIENCE_S = 0.5
@@ -207,7 +207,7 @@ class BackwardCalls:
 def in_operator() -> bool:
     """Whether MXNet runs an operator written in Python on this thread.
 
-    Such an operator's code may differentiate something of its own. That backward call is not the
+    Such an operator's code may run a backward pass itself. That backward call is not the
     script's, and must not wait for the script's call, which may wait for the operator.
     """
     frame = sys._getframe()

@@ -30,11 +30,11 @@ class Partitioned(NamedTuple):
 
     Attributes:
         name: the block's name.
-        operators, parameters: how many it has.
+        operators, parameters: their numbers.
         forward_operators: those of its forward pass, as the script has it.
         fetched_bytes: bytes that workers fetch from each other per step.
         memory_bytes: bytes that a worker holds, an estimate.
-        serial_bytes: what one device would hold, counted alike.
+        serial_bytes: bytes that one device would hold, counted in the same way.
         search_seconds: from graph to plan.
         is_kept: whether an earlier run searched it.
         plan_file: the file of the saved plan that was used instead of a search, or None.
@@ -115,12 +115,12 @@ def partitioned(
 
 
 def tell_call(name: str, advice: str, share: str, session: Session) -> None:
-    """Tell what the outermost call of a block ran partitioned, and what eagerly.
+    """Report the partitioned and eager parts of the outermost call of a block.
 
     Args:
         name: the block's name.
-        advice: how to have it partitioned, if it trains without being hybridized; or "".
-        share: what of it is partitioned, if some is and some runs eagerly; or "".
+        advice: the way to have it partitioned, if it trains without being hybridized; or "".
+        share: its partitioned part, if another part runs eagerly; or "".
         session: the session.
 
     Raises:
@@ -187,14 +187,14 @@ def _costs(blocks: Sequence[Partitioned], session: Session) -> str:
 
 
 def _close(blocks: Sequence[Partitioned], session: Session) -> None:
-    """Keep what was told for the line about the first step, and count set-up from 0."""
+    """Keep a report for the line about the first step, and count set-up from 0."""
     if session.state.first_step is not None and blocks:
         session.state.first_step.append((blocks, session.state.depth.setup_seconds))
     session.state.depth.setup_seconds = 0.0
 
 
 def first_step(share: Fraction, session: Session) -> None:
-    """Sum up, at the end of the first step, the blocks that were told of one by one.
+    """Sum up, at the end of the first step, the blocks that were reported one by one.
 
     share: of the trained parameters' elements, those in partitioned blocks.
     """
@@ -238,7 +238,7 @@ def _found_by(blocks: Sequence[Partitioned]) -> str:
 
 
 def untraced(name: str, reason: str, session: Session) -> None:
-    """Warn, when the outermost call returns, that a never hybridized block runs as it is.
+    """Warn, when the outermost call returns, that a never hybridized block runs serially.
 
     Raises:
         ConfigError: TOFU_STRICT makes that an error.

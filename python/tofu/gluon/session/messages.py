@@ -49,13 +49,13 @@ _LARGE_BYTES = 1024  # with fewer, only if most of the graph is replicated
 _MOST = 0.5
 _MANY_WORKERS = 128  # with more, the first step may take minutes
 _NAMES_SHOWN = 8
-_PATIENCE_S = 2.0  # before a slow first step says what it is doing
+_PATIENCE_S = 2.0  # before a slow first step reports its stage
 
 _log = logging.getLogger("tofu")
 
 
 class TofuWarning(UserWarning):
-    """Something runs differently from what a reader of the script would expect."""
+    """Something runs differently than a reader of the script would expect."""
 
 
 class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]

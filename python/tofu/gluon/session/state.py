@@ -43,15 +43,15 @@ class _Depth(threading.local):
     """The calls of blocks in progress on one thread.
 
     Attributes:
-        level: how many have not returned.
+        level: the number of calls that have not returned.
         touched: whether one of them uses trainable parameters eagerly.
         partitioned: blocks that were partitioned in these calls, to be reported.
         untraced: texts about blocks in these calls that cannot be traced, to be reported.
-        quiet: whether blocks that were never hybridized run as they are.
+        quiet: whether blocks that were never hybridized run their own code.
         untold: whether the user is still to be warned of these.
         checking: whether hybridized blocks run as MXNet runs them, too.
-        inside: how many blocks that were never hybridized run as they are.
-        setup_seconds: spent on setting up what was partitioned since the last message.
+        inside: the number of running blocks that were never hybridized and are not partitioned.
+        setup_seconds: spent on setting up partitioned blocks since the last message.
         handled: ids of blocks that tofu.gluon.blocks.unhybridized has taken care of.
     """
 
@@ -73,7 +73,7 @@ class _Errors(threading.local):
     Attributes:
         missing: text to append to it.
         fault: text that replaces it: a fetch has found no address of its tile.
-        is_named: whether the caller names what failed, so readers need not search.
+        is_named: whether the caller names the failed operator, so readers need not search.
     """
 
     missing = ""
@@ -99,7 +99,7 @@ class State:
         collected: the gradients that recordings deliver to a call of autograd.grad, or None.
         told: reasons for plain fetches that the user was warned of.
         partitioned: whether anything was partitioned.
-        first_step: what was told of partitioned blocks, with seconds of set-up; None after it.
+        first_step: reports of partitioned blocks, with seconds of set-up; None after the step.
         plan_matched: whether a training graph had a saved plan.
         plan_missing: whether the user was told of a graph without a saved plan.
         absent_pins: the pins of tensors that no training graph has; None before the first graph.

@@ -2,7 +2,7 @@
 
 After a backward call they become the parameters' gradients; in ``autograd.grad`` they are
 part of the result. Autograd has no variables for tiled parameters, so ``autograd.grad``
-asks it for the gradients of the recordings' sentinels and collects what the recordings
+asks it for the gradients of the recordings' sentinels and collects the gradients that recordings
 deliver meanwhile.
 """
 

@@ -54,7 +54,7 @@ class _Slot:
     Attributes:
         keys: the keys.
         boxes: the boxes, as a layout.
-        contexts: where this process has each box while it is exchanged.
+        contexts: this process's context of each box while it is exchanged.
         tiles: its tiles when it joined.
         workers: for each key, the workers that have the box as their tile; () where others do not.
     """
@@ -127,7 +127,7 @@ def check_kind(trainer: Any, kvstore: Any) -> None:
 
 
 def connect(trainer: Any, original: Callable[[Any], None], session: Session) -> None:
-    """Do what Trainer._init_kvstore does, with one connection for all Trainers."""
+    """Replace Trainer._init_kvstore, with one connection for all Trainers."""
     if trainer._contains_sparse_weight or trainer._contains_sparse_grad:
         sparse = next(
             p.name for p in trainer._params if (p._stype, p._grad_stype) != ("default", "default")
@@ -169,7 +169,7 @@ def connect(trainer: Any, original: Callable[[Any], None], session: Session) -> 
 
 
 def start(trainer: Any) -> None:
-    """Do what Trainer._init_params does: all processes take the values of process 0.
+    """Replace Trainer._init_params: all processes take the values of process 0.
 
     Raises:
         ConfigError: a process has other parameters than process 0.
@@ -200,7 +200,7 @@ def start(trainer: Any) -> None:
 
 
 def allreduce(trainer: Any) -> None:
-    """Do what Trainer._allreduce_grads does: sum the gradients of all processes."""
+    """Replace Trainer._allreduce_grads: sum the gradients of all processes."""
     own = of(trainer)
     assert own is not None
     _flush(trainer)
@@ -324,7 +324,7 @@ def _fresh(trainer: Any, *, check: bool = False) -> list[tuple[int, Any]]:
         if parameter.grad_req == "null":
             continue
         if parameter._data is None:
-            parameter.list_grad()  # raises what MXNet says of such a parameter
+            parameter.list_grad()  # raises MXNet's own error for such a parameter
         if all(array._fresh_grad for array in parameter._data):
             fresh.append((index, parameter))
         elif check:

@@ -24,7 +24,7 @@ class Described:
     """A process's description of its parameters, which the others read before an exchange.
 
     Attributes:
-        facts: what has to be the same in all processes, by name.
+        facts: values that must be the same in all processes, by name.
         tiles: the distinct tiles of each parameter.
     """
 

@@ -9,7 +9,7 @@ Otherwise it is copied to the array that MXNet knows (*home*), which has no memo
 then. If a script keeps a gradient, or reads one when it might be gone, that gradient is
 always copied home from then on (docs/design/0007-lent-gradients.md).
 
-A program may divide a gradient otherwise than its parameter, as the update needs it. It is
+A program may divide a gradient in another way than its parameter, as the update needs it. It is
 lent as it is; at home it has the parameter's layout.
 """
 

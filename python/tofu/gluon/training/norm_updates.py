@@ -176,7 +176,7 @@ def _in_single_precision(
 ) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
     """Weights, gradients and states; for weights in half precision, those of their masters.
 
-    MXNet's own LAMB operators for masters leave the moments as they were.
+    MXNet's own LAMB operators for masters do not update the moments.
     """
     if not _is_mixed(optimizer, tensor):
         return tensor.weights, tensor.gradients, tensor.states

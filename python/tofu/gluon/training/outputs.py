@@ -53,7 +53,7 @@ __all__ = [
     "value",
 ]
 
-_HANDLE = NDArrayBase.__dict__["handle"]  # the attribute of an NDArray, as it is stored
+_HANDLE = NDArrayBase.__dict__["handle"]  # the stored attribute of an NDArray
 
 
 class Division(NamedTuple):
@@ -223,7 +223,7 @@ class Delivered:
 
     Attributes:
         memory: its value. Detached arrays share it.
-        token: stands for it in autograd's graph; None where it is not in one.
+        token: stands for it in autograd's graph; None if it is in none.
         gradient: collects the gradient from readers.
         serial: the number of the recording that made it.
     """
@@ -363,7 +363,7 @@ def _teach() -> None:
 
 
 def _known(plain: property, known: Callable[[Any], Any]) -> property:
-    """Make an attribute of arrays that asks ``Delivered`` where there is one."""
+    """Make an attribute of arrays that asks the array's ``Delivered`` if there is one."""
     assert plain.fget is not None
     return property(_unless_divided(plain.fget, known), plain.fset, plain.fdel, plain.__doc__)
 

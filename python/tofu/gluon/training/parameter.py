@@ -83,7 +83,7 @@ class Tiled:
 
     @property
     def grad_req(self) -> str:
-        """How gradients are written: "write", "add" or "null"."""
+        """The way in which gradients are written: "write", "add" or "null"."""
         return str(self._plain_class.grad_req.fget(self))  # type: ignore[attr-defined]
 
     @grad_req.setter
@@ -292,7 +292,7 @@ def tile(
             otherwise.
 
     Raises:
-        TilingError: an operator failed; the parameter is as it was.
+        TilingError: an operator failed; the parameter is unchanged.
     """
     if is_tiled(parameter):
         raise InternalError(f"parameter {parameter.name} is tiled already")

@@ -46,8 +46,8 @@ Differentiate = Callable[
     [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[int], None]]
 ]
 
-_TURN_S = 1.0  # how often a callback checks whether its backward call has ended
-# How long to wait for gates, which may never run after an error.
+_TURN_S = 1.0  # between a callback's checks whether its backward call has ended
+# Seconds to wait for gates, which may never run after an error.
 _PATIENCE_S = 5.0
 
 
@@ -258,7 +258,7 @@ class Recording:
     def _head_gradients(self, heads: list[Any]) -> list[Any]:
         """The head gradients of autograd or of the slots, computed."""
         if self._heads is None:
-            # Only what an input gradient depends on keeps the head gradients alive.
+            # Only operators that an input gradient depends on keep the head gradients alive.
             own: list[Any] = [head.copy() for head in heads]
         else:
             own = [slot.take(layout) for slot, layout in self._heads]

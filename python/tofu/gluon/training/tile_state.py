@@ -1,7 +1,7 @@
 """The state of a parameter that is spread over the workers: its tiles, and each worker's update.
 
 Every worker has a tile of the weight, and an optimizer's state of the part that it updates. In
-most plans these are the same part. Where a plan keeps a weight whole and divides its states, as
+most plans these are the same part. If a plan keeps a weight whole and divides its states, as
 ZeRO does (docs/plans.md), a worker updates its part of the weight, and then all workers get all
 parts.
 """
@@ -161,7 +161,7 @@ class TileState:
         self._known = (-1, None, None)
 
     def _views(self) -> Optional[Any]:
-        """The parts to update in the tiles' memory, made once; None where they are copies."""
+        """The parts to update in the tiles' memory, made once; None if they are copies."""
         generation, layout, views = self._known
         if generation != self.generation or layout is not self.update_layout:
             backend, layout = self.state.backend, self.update_layout

@@ -100,7 +100,7 @@ def in_kvstore(parameter: Any) -> bool:
 
 
 def _counts(optimizer: Any, device: int) -> dict[int, int]:
-    """How often the optimizer has updated each parameter on a device."""
+    """The number of updates of each parameter on a device by the optimizer."""
     counts: dict[int, int] = optimizer._all_index_update_counts.setdefault(device, {})
     return counts
 

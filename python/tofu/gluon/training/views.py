@@ -3,7 +3,7 @@
 A script may write into an array that ``Parameter.data()`` or ``grad()`` returned, or hold
 it over many steps. The array is a gathered copy, so it is synchronized in two directions:
 
-``flush``    before tiles are used or changed: copy what the script wrote into them. Before
+``flush``    before tiles are used or changed: copy the script's writes into them. Before
              that, copy and tiles were equal, so writing back the whole copy is safe.
 ``refresh``  after tiles have changed: update the copies that the script still holds.
 
@@ -94,7 +94,7 @@ def parameter_of(array: Any) -> Optional[Any]:
 
 
 def _gradient_of(parameter: Any, context: Any) -> Optional[Any]:
-    """The whole gradient of a parameter that is tiled; None where there is none."""
+    """The whole gradient of a tiled parameter; None if there is none."""
     state = getattr(parameter, "_tofu", None)
     if state is None or state.gradients is None:
         return None

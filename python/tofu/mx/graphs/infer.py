@@ -41,7 +41,7 @@ def infer(
         _, shapes, _ = symbol.infer_shape_partial(
             **{name: tuple(shape) for name, (shape, _) in given.items()}
         )
-    scalars = mx.util.is_np_shape()  # else () is what MXNet calls an unknown shape
+    scalars = mx.util.is_np_shape()  # else () is MXNet's unknown shape
     least = 0 if may_be_empty and scalars else 1
     at = 0
     for node in order:

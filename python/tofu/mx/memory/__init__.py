@@ -1,1 +1,1 @@
-"""Predicts what MXNet allocates for a training step, without allocating anything."""
+"""Predicts MXNet's allocations for a training step, without allocating anything."""

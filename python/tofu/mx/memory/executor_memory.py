@@ -1,4 +1,4 @@
-"""Predicts what MXNet's executor allocates for a graph, without allocating it.
+"""Predicts the memory that MXNet's executor allocates for a graph, without allocating it.
 
     memory = predict(graph, workers=8)     # a tofu._core.Graph
     memory.bytes_per_worker
@@ -166,7 +166,7 @@ def predict(
 
 
 def operator_rules(uses: _core.OperatorUses) -> list[Rule]:
-    """Find out what a graph's operators do in place, for each way in which it calls them.
+    """Find the in-place rules of a graph's operators, for each way in which it calls them.
 
     Raises:
         GraphError: MXNet refuses an operator.

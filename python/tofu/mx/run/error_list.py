@@ -31,7 +31,7 @@ __all__ = ["refill", "reserve", "take_turns"]
 
 # Exceeds the number of operators that fail by themselves in a step; dependents share errors.
 _ERRORS = 128
-# How long MXNet takes to hand an error to the engine, at most, on a busy machine.
+# The most seconds that MXNet takes to hand an error to the engine, on a busy machine.
 _TURN_S = 0.02
 
 

@@ -179,7 +179,7 @@ class Views(NamedTuple):
     copies: list[tuple[mx.nd.NDArray, mx.nd.NDArray]]
 
     def spread(self) -> None:
-        """Do what ``spread_parts`` does."""
+        """Carries out ``spread_parts``."""
         with autograd.pause():
             for part, target in self.copies:
                 mx.nd._internal._copyto(part, out=target)

@@ -76,7 +76,7 @@ def difference_document(first: Plan, second: Plan, names: tuple[str, str]) -> di
 
 
 def _changed(values: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    """By name, what is not the same in both; None where a plan has no such name."""
+    """The values that differ, by name; None if a plan has no such name."""
     before, after = values
     names = {**before, **after}
     pairs = {name: [before.get(name), after.get(name)] for name in names}

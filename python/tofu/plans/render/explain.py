@@ -139,7 +139,7 @@ def _tensor_sections(
 
 
 def _uneven(tensor: Mapping[str, Any], number: int, parts: Parts) -> str:
-    """A sentence on pieces that are not equal after so many steps, "" where they are."""
+    """A sentence about unequal pieces after these steps; "" if all are equal."""
     cuts = [step["chosen"] for step in tensor["steps"][:number]]
     bounds = parts.bounds(tensor["shape"], cuts)[cuts[-1]]
     sizes = unequal_text(tensor["shape"][cuts[-1]], bounds)
@@ -147,7 +147,7 @@ def _uneven(tensor: Mapping[str, Any], number: int, parts: Parts) -> str:
 
 
 def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
-    """Why the plan chose its cut: what the best other one would cost."""
+    """The reason for the plan's cut: the cost of the best other one."""
     chosen = step["chosen"]
     others = [
         way for way in step["alternatives"] if way["cut"] != chosen and way["cut"] != REPLICATED

@@ -70,7 +70,7 @@ def repeated(
     alike: Callable[[T], Hashable],
     size: Callable[[T], int],
 ) -> list[Repeated[T]]:
-    """Items grouped by what is alike, if their names differ only in numbers; largest first."""
+    """Groups of alike items whose names differ only in numbers; largest first."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
         groups.setdefault((_NUMBER.sub("*", name(item)), alike(item)), []).append(item)

@@ -77,7 +77,7 @@ def page_data(
 
 
 def _prices(plan: Plan, tensors: Mapping[str, Any], names: Sequence[str]) -> dict[int, Any]:
-    """By row of a tensor, what each cut at each step would add to the plan's bytes.
+    """By row of a tensor, the bytes that each cut at each step would add to the plan.
 
     For the largest variables, of a plan that was just searched for the fewest bytes.
     """

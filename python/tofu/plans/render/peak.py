@@ -15,7 +15,7 @@ __all__ = ["held_groups", "peak_text", "render_peak"]
 
 
 def render_peak(plan: Plan, *, everything: bool = False) -> str:
-    """The worst moment: when it is, and what is alive then.
+    """The worst moment: its time, and the tensors alive then.
 
     Raises:
         PlanError: the plan has estimated memory only.

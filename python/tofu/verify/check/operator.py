@@ -50,8 +50,8 @@ class Finding:
     Attributes:
         op: the operator.
         case: the call: shapes, attributes and type.
-        strategy: what was split; empty for a call that did not run.
-        detail: what was found.
+        strategy: the split; empty for a call that did not run.
+        detail: the finding in words.
         reproduce: the command that reproduces it.
     """
 
@@ -234,7 +234,7 @@ class _Checker:
             run = Run(case, self.seed)
         except (mx.MXNetError, TofuError, ValueError, TypeError) as error:
             if required and isinstance(error, TdlError):
-                lines = "\n  ".join(str(error).splitlines())  # what was found, and what is allowed
+                lines = "\n  ".join(str(error).splitlines())  # the place, finding and expectation
                 rejected = f"the analysis rejects its description: {lines}"
                 self.verdict.false.append(self._finding(name, "", rejected))
             elif required:

@@ -1,1 +1,1 @@
-"""Finds strategies by running an operator, and writes a description from those that hold."""
+"""Finds strategies by running an operator, and writes a description from the valid ones."""

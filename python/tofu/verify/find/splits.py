@@ -52,7 +52,7 @@ class Way:
         cuts: by input, the dimension that is divided; None: a part reads the whole.
         outcomes: how each output combines.
         zeroed: inputs that are zeros in every part except the first.
-        window: how far a part reads beyond its end.
+        window: the number of elements that a part reads beyond its end.
         attributes: names of attributes in which the part's size replaces the dimension's.
     """
 
@@ -185,7 +185,7 @@ def _outcomes(
             return ()
         results.append(result)
     if zeroed and all(map(_equal, results[0], outputs)):
-        return ()  # the first part is the whole: the operator does not read what was cut
+        return ()  # the first part equals the whole: the operator does not read the cut dimension
     outcomes = tuple(_outcome(w, a, b) for w, a, b in zip(outputs, *results))
     if None in outcomes or all(o is not None and o.kind == "whole" for o in outcomes):
         return ()

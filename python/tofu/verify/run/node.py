@@ -111,7 +111,7 @@ def run_node(
         seen: values of some of the donor's inputs; the others are zeros.
 
     Raises:
-        MXNetError: the operator does not run; of one written in Python, with what that raised.
+        MXNetError: the operator does not run; if written in Python, with its exception.
     """
     key = tuple(Tensor(a.shape, str(a.dtype)) for a in inputs)
     messages = io.StringIO()

@@ -1,4 +1,4 @@
-"""Compares what a script computed whole and partitioned, in single and in double precision.
+"""Compares a script's whole and partitioned results, in single and in double precision.
 
 Rounding and faults look alike in single precision. In double precision a difference by rounding
 shrinks by a factor of about 10^8; one by a fault stays.
@@ -55,7 +55,7 @@ def compare(single: tuple[Arrays, Arrays], double: tuple[Arrays, Arrays]) -> lis
     """The differences of all tensors, in the order in which they were computed.
 
     Args:
-        single: what the whole and the partitioned run computed in float32.
+        single: the results of the whole and the partitioned run in float32.
         double: the same in float64.
     """
     differences = []

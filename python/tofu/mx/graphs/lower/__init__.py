@@ -1,4 +1,4 @@
-"""Lowerings: operators rewritten so that a partitioned run computes what a serial one does.
+"""Lowerings: rewrite operators so that a partitioned run gives the results of a serial one.
 
 BEFORE the gradient, composite operators become parts whose reductions the search can see.
 STAGES does the same, but only for operators that workers could not share otherwise. AFTER

@@ -31,7 +31,7 @@ def dropout(node: Node, build: Builder) -> Sequence[Entry]:
     "Dropout", reason="a mask that depends on no data can be drawn before the forward half"
 )
 def forward_dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The data times a mask, which is what the operator makes of ones.
+    """The data times a mask, which is the operator's output for ones.
 
     A mask of the data's shape waits for the backward pass in half precision, as zeros and ones.
     All tensors before it are of that type, too: MXNet's planner reuses memory by the number of

@@ -294,7 +294,7 @@ def _uses_batch(node: Node, build: Builder) -> bool:
 
 
 def _update_running(node: Node, build: Builder, mean: Entry, variance: Entry) -> None:
-    """Momentum times the running value, plus the rest times the batch's; variances are biased."""
+    """Momentum m times the running value, plus 1 - m times the batch's; variances are biased."""
     momentum = single(node, "momentum", 0.9)
 
     def update(name: str, batch: Entry, running: Entry) -> Entry:

@@ -41,7 +41,7 @@ def norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 def einsum(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """The gradient of each factor: the einsum of the head gradient and the other factors.
 
-    Nodes with diagonals or stretched dimensions stay as they are.
+    Nodes with diagonals or stretched dimensions stay unchanged.
     """
     head, *factors = node.inputs
     text = node.attrs["subscripts"].replace(" ", "")

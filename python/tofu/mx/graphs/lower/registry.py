@@ -116,7 +116,7 @@ class Builder:
         return self.op("_zeros", shape=tuple(shape), dtype=dtype)
 
 
-# Returns the entry that replaces each output, or None to leave the node as it is.
+# Returns the entry that replaces each output, or None to leave the node unchanged.
 Function = Callable[[Node, Builder], Optional[Sequence[Entry]]]
 # Whether a node needs its lowering with this number of workers.
 Needed = Callable[[Node, int], bool]
@@ -143,9 +143,9 @@ class Lowering:
     essential: bool = False
 
     def apply(self, node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-        """Return what replaces the node's outputs, or None.
+        """Return the entries that replace the node's outputs, or None.
 
-        If the rewrite fails, the node stays as it was. Every worker then computes it whole,
+        If the rewrite fails, the node stays unchanged. Every worker then computes it whole,
         unless the lowering has a `where`.
 
         Raises:
