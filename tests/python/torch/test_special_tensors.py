@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 import tofu.torch
@@ -125,9 +126,78 @@ def test_a_result_may_be_empty() -> None:
     on_ranks(2, empty_results)
 
 
+class Packed(nn.Module):
+    """A recurrent layer over sequences of several lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(8, 6, batch_first=True)
+
+    def forward(self, data: Any) -> Any:
+        data = data.unsqueeze(0).expand(2, -1, -1)
+        packed = nn.utils.rnn.pack_padded_sequence(data, torch.tensor([4, 2]), batch_first=True)
+        return self.layer(packed)[0].data.square().mean()
+
+
+class Pyramid(nn.Module):
+    """Features of several sizes by name, as the backbones of torchvision's detection models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low, self.high = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, 2, padding=1)
+        self.across, self.out = nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, images: Any) -> Any:
+        low = self.low(images).relu()
+        high = self.high(low).relu()
+        up = nn.functional.interpolate(high, scale_factor=2.0)
+        return {"0": self.out(self.across(low) + up), "pool": high}
+
+
+class Detector(nn.Module):
+    """Keeps the places where the score is high, as torchvision's detection models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = Pyramid()
+        self.score = nn.Conv2d(8, 1, 1)
+
+    def forward(self, images: Any) -> Any:
+        score = self.score(self.backbone(images)["0"]).sigmoid().flatten()
+        return score[torch.where(score > 0.5)[0]]
+
+
+def backbone() -> None:
+    torch.manual_seed(0)
+    whole, images = Pyramid(), torch.randn(3, 3, 8, 8)
+    parts = tofu.torch.parallelize(copy.deepcopy(whole), (dist.get_world_size(),), (images,))
+    found = [sum(x.square().mean() for x in model(images).values()) for model in (whole, parts)]
+    assert difference(*(loss.detach() for loss in found)) <= LOSS[torch.float32]
+    for loss in found:
+        loss.backward()
+    for one, other in zip(whole.parameters(), parts.parameters()):
+        assert difference(one.grad, other.grad.full_tensor()) <= GRADIENT[torch.float32]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_the_backbone_of_a_detection_model_is_planned(ranks) -> None:
+    on_ranks(ranks, backbone)
+
+
+def test_a_detection_model_is_refused_with_the_line_that_depends_on_data() -> None:
+    with pytest.raises(GraphError) as caught:
+        trace(Detector(), (torch.randn(2, 3, 8, 8),))
+    text = str(caught.value)
+    assert re.search(
+        r"special_tensors\.py:\d+: return score\[torch.where\(score > 0.5\)\[0\]\]: ", text
+    )
+    assert text.endswith("do not depend on the values of tensors") and "\n" not in text
+
+
 @pytest.mark.parametrize(
     ("module", "said"),
     [
+        (Packed(), r"lengths|_packed_sequence|cannot be traced"),
         (Words(nn.Embedding(32, 8, max_norm=1.0)), "changes embedding.weight in place; .*max_norm"),
         (Both(lambda _, x: x.to_sparse().to_dense()), "makes a sparse tensor|cannot be traced"),
     ],
