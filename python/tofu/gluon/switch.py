@@ -203,6 +203,7 @@ def _patch_mxnet(state: State) -> None:
         *((_LIB, name, async_errors.settling) for name in async_errors.READERS),
         (_LIB, "MXGetLastError", async_errors.explaining),
         (_LIB, "MXKVStoreCreate", cluster.connecting),
+        *((_LIB, name, cluster.meeting) for name in cluster.MEETINGS),
         (_LIB, "MXNDArraySave", checkpoints.saving_arrays),
         (_LIB, "MXSymbolSaveToFile", checkpoints.saving_symbol),
     ]

@@ -384,6 +384,30 @@ def test_no_process_waits_for_others_without_end(tmp_path, role):
     assert "nothing for 3 s" in done.stderr
 
 
+MEETS = """
+import time, mxnet as mx
+from tofu.gluon.session.session import active
+store = mx.kv.create("dist_sync")
+# Not before: a busy machine may take longer to start the processes.
+object.__setattr__(active(), "timeout_s", 3)
+if store.rank:
+    time.sleep(1000)
+{call}
+"""
+
+
+@pytest.mark.parametrize("call", ["store._barrier()", "store.init('key', mx.nd.ones(2))"])
+def test_no_call_of_the_scripts_kvstore_waits_without_end(tmp_path, call):
+    """For a process that lives, and does not make the same call."""
+    (tmp_path / "train.py").write_text(MEETS.format(call=call))
+    done = launch(tmp_path, file=tmp_path / "train.py")
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert (
+        "tofu: worker process 0, waiting for the other processes in a call of the script's "
+        "kvstore: nothing for 3 s. Another process has ended, hangs, or" in done.stderr
+    )
+
+
 def test_a_port_in_use_is_one_error(tmp_path):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

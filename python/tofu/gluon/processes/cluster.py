@@ -25,7 +25,16 @@ from tofu.gluon.session.session import active
 
 from . import heartbeats
 
-__all__ = ["Cluster", "check_environment", "connected", "connecting"]
+__all__ = ["MEETINGS", "Cluster", "check_environment", "connected", "connecting", "meeting"]
+
+# The functions of MXNet's library in which a process waits until all others call them, too.
+MEETINGS = (
+    "MXKVStoreBarrier",
+    "MXKVStoreInit",
+    "MXKVStoreInitEx",
+    "MXKVStoreBroadcast",
+    "MXKVStoreBroadcastEx",
+)
 
 _VARIABLES = (
     "DMLC_ROLE",
@@ -73,11 +82,40 @@ def connecting(original: Callable[..., int]) -> Callable[..., int]:
     return create
 
 
-def _tell_rank(handle: Any) -> None:
-    """Tell ``tofu run`` and the servers the rank that ps-lite has given to this process."""
+def meeting(original: Callable[..., int]) -> Callable[..., int]:
+    """A function of kvstores that waits for all processes, for no longer than it may."""
+
+    @functools.wraps(original, assigned=(), updated=())
+    def meet(handle: Any, *args: Any) -> int:
+        session = active()
+        is_ours = _connection is not None and _connection.watchdog.is_waiting()
+        if session is None or is_ours or not _is_distributed(handle):
+            return original(handle, *args)
+        watchdog = heartbeats.Watchdog(f"worker process {_rank(handle)}", session.timeout_s)
+        try:
+            with watchdog.waiting("the other processes in a call of the script's kvstore"):
+                return original(handle, *args)
+        finally:
+            watchdog.stop()
+
+    return meet
+
+
+def _is_distributed(handle: Any) -> bool:
+    kind = ctypes.c_char_p()
+    check_call(_LIB.MXKVStoreGetType(handle, ctypes.byref(kind)))
+    return b"dist" in (kind.value or b"")
+
+
+def _rank(handle: Any) -> int:
     rank = ctypes.c_int()
     check_call(_LIB.MXKVStoreGetRank(handle, ctypes.byref(rank)))
-    text = str(rank.value).encode()
+    return rank.value
+
+
+def _tell_rank(handle: Any) -> None:
+    """Tell ``tofu run`` and the servers the rank that ps-lite has given to this process."""
+    text = str(_rank(handle)).encode()
     pipe = os.environ.get(server_process.RANK_PIPE)
     if pipe is not None:
         os.write(int(pipe), text + b"\n")

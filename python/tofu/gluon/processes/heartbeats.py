@@ -107,6 +107,11 @@ class Watchdog:
             with self._lock:
                 self._waiting = before
 
+    def is_waiting(self) -> bool:
+        """Whether the process waits for others, as far as this watchdog knows."""
+        with self._lock:
+            return self._waiting is not None
+
     def _watch(self) -> None:
         while not self._stopped.wait(_POLL_S):
             dead = self.dead()
