@@ -14,10 +14,10 @@ class Goal:
     """A row of the table.
 
     Attributes:
-        work: what was done.
-        measured: what it took, in words.
-        goal: what it may take, in words.
-        met: whether it does.
+        work: the work that was measured.
+        measured: its cost, in words.
+        goal: the cost that it may have, in words.
+        met: whether the cost meets the goal.
     """
 
     work: str

@@ -1,7 +1,7 @@
 """MultiFetch on GPUs compared with copies by CUDA's driver; multifetch.py --gpu starts it.
 
 The tiles are on a second GPU if there is one that the first can read, else on the first.
-Every round times these in turn, with CUDA events:
+Every round times four ways in turn, with CUDA events:
 
 ``multifetch``  one kernel, which reads the tiles in place,
 ``copy``        one contiguous copy of the same number of bytes from the tiles' GPU,

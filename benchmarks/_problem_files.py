@@ -34,7 +34,7 @@ def read_text(path: Path) -> str:
 
 
 def step_problem_text(text: str) -> str:
-    """A problem's text as the solver reads it: as it is, unless it is one of the contest."""
+    """A problem's text in the solver's format; problems of the contest are converted."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -48,7 +48,7 @@ def to_step_problem(problem: Mapping[str, Any]) -> dict[str, Any]:
     """A problem of the contest as a step problem (docs/formats.md).
 
     Raises:
-        PlanError: it is no such problem. Numbers are not checked; the solver does this.
+        PlanError: the document is no such problem. Numbers are not checked; the solver does this.
     """
     try:
         return _converted(problem)

@@ -4,7 +4,7 @@
     count(problem, solution["values"])  # Count(cost=532843, peak=14161040, ...)
 
 Reads step problems (docs/formats.md) and those of the contest (_problem_files.py). Shares no code
-with the solver, nor with what converts the contest's problems for it.
+with the solver, nor with the conversion of the contest's problems for it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _cells(problem: Problem, values: Sequence[int]) -> Iterable[tuple[str, int]]
 def check_solution(
     document: Mapping[str, Any], solution: Mapping[str, Any], limit: Optional[int]
 ) -> Count:
-    """Recount a solution and compare it with what it states.
+    """Recount a solution, and compare the result with the cost and the peak that it states.
 
     Args:
         document: the problem.

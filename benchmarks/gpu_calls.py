@@ -28,7 +28,7 @@ from tofu.plans.fetch import Fetch
 
 MODEL, WORKERS = "wresnet-50-4", 8
 GOALS = {"copies": 15_000, "waits": 35_000}
-# Kind of fetch and what it reads of other workers.
+# Kinds of fetch, each with the way in which it reads other workers' tensors.
 KINDS = {
     "in place": ("multifetch", "tiles"),
     "with handles": ("multifetch", "copies"),

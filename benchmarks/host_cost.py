@@ -1,4 +1,4 @@
-"""What partitioning costs the host: a step over 2, 4 and 8 workers, compared with the serial one.
+"""Measures the host's cost of partitioning: a step over 2, 4 and 8 workers, and the serial one.
 
     python benchmarks/host_cost.py --output docs/results/host_cost.json
 
@@ -146,7 +146,7 @@ def records(name: str, workers: list[int], turns: list[list[Any]]) -> list[dict[
 
 
 def goals(found: list[dict[str, Any]]) -> list[Goal]:
-    """The goals of what was measured."""
+    """The rows of the table of goals."""
     rows = []
     for name, workers, quantity, most in GOALS:
         for record in found:

@@ -10,7 +10,7 @@ Patterns: ``gather`` joins two adjacent tiles, so each row of a tile becomes par
 region; ``slice`` takes half of every row of one tile. Every measurement
 alternates memcpy and MultiFetch; NumPy then copies the same boxes. Medians are compared.
 Calls reuse their arrays, so arrays of up to 1 MiB stay in the core's caches; with ``--cold``
-every call uses other arrays, as when a worker reads what another wrote.
+every call uses other arrays, as when a worker reads a tensor that another wrote.
 One thread; expected time: under a minute. _gpu.py describes the comparison of ``--gpu``.
 """
 

@@ -1,13 +1,13 @@
-"""Measures what odd sizes cost: a training step of two workers, compared with plain MXNet's.
+"""Measures the cost of odd sizes: a training step of two workers, compared with plain MXNet's.
 
     python benchmarks/odd_sizes.py                # 12 rounds, a quarter of an hour
     python benchmarks/odd_sizes.py --rounds 3
 
 Two convolutions of 3 x 3 with BatchNorm on images of 14 x 14. Processes with a batch of 15 and 255
 channels, and with 16 and 256, each in plain MXNet and over two workers, take turns. Prints a table
-like that of waiting.py: the time per sample on odd sizes, compared with even ones, and what tofu
-adds to what oneDNN takes longer by itself. Processor time counts, as it hardly changes with other
-load; a worker has one thread. TOFU_* variables count: TOFU_SEARCH=data-parallel cuts batches.
+like that of waiting.py: the time per sample on odd sizes, compared with even ones, and the time
+that tofu adds to oneDNN's own loss. Processor time counts, as it hardly changes with other load; a
+worker has one thread. TOFU_* variables have their effect: TOFU_SEARCH=data-parallel cuts batches.
 `--smoke` takes few channels, to check that the script works.
 """
 
@@ -36,7 +36,7 @@ GOAL = 1.10
 
 
 def serve(batch: int, channels: int) -> None:
-    """Take steps for each line of standard input, and print what they took."""
+    """Take steps for each line of standard input, and print their processor times."""
     import mxnet as mx
     from mxnet import autograd, gluon
     from mxnet.gluon import nn
@@ -106,7 +106,7 @@ def measure(sizes: dict[str, tuple[int, int]], rounds: int) -> dict[tuple[str, i
 
 
 def quartiles(ratios: list[float]) -> str:
-    """The median, and in brackets the quartiles, where there are enough."""
+    """The median, and in brackets the quartiles, where there are values enough."""
     middle = f"{statistics.median(ratios):.2f}"
     if len(ratios) < 4:
         return middle

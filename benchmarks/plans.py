@@ -2,9 +2,9 @@
 
     python benchmarks/plans.py --output docs/results/plans.json [--models NAME ...]
 
-Prints each plan that got cheaper or dearer than the one in the file, and writes what it found.
-Ends with status 1 if one is dearer or not proven optimal. Needs `pip install '.[cpu]'`; takes five
-minutes. tests/python/search/test_named_models.py plans some of them again.
+Prints each plan that got cheaper or dearer than the one in the file, and writes the new numbers.
+Ends with status 1 if a plan is dearer or not proven optimal. Needs `pip install '.[cpu]'`; takes
+five minutes. tests/python/search/test_named_models.py plans some of the models again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 from _results import write_json
 
 WORKERS = range(2, 13)
-# Model to number of workers to bytes of the plan and the least that any plan can have.
+# Model to number of workers to the bytes of the plan and a lower bound of any plan's bytes.
 Record = dict[str, dict[str, tuple[int, int]]]
 
 
@@ -53,7 +53,7 @@ def complaints(before: Record, now: Record) -> list[str]:
 
 
 def main() -> None:
-    """Plan what the command line asks for."""
+    """Plan the models that the command line names."""
     from tofu.models import MODELS
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])

@@ -6,7 +6,7 @@ Reports medians of the CPU time and wall-clock time of `_core.plan` on one threa
 planned in its own process, whose peak memory is recorded. The times to make the training graph and
 the strategy table are reported separately. Over 64 and 1,024 workers each model is planned once.
 HiGHS also solves the steps of the recursion from the same tables. The last output is a table of
-what was measured and the goals. Needs `pip install '.[cpu,test]'`; takes ten minutes.
+measured values and their goals. Needs `pip install '.[cpu,test]'`; takes ten minutes.
 docs/results/search.md has the numbers.
 """
 
@@ -36,8 +36,8 @@ REPEATS = 5
 LONG_SECONDS = 10.0
 FEW_WORKERS = 8
 LARGEST = ("wresnet-152-10", "rnn-10-8k")  # HiGHS solves their steps, too
-# Seconds in which the plan over 8 workers is to be proven optimal. What coarsening merges of an
-# RNN is released, so its proof also says that the plan is no dearer than without coarsening.
+# Seconds in which the plan over 8 workers is to be proven optimal. The search releases the groups
+# that coarsening merges of an RNN, so the proof also covers plans without coarsening.
 PROVEN = {
     "wresnet-152-10": 0.25,
     "rnn-10-8k": 0.1,
@@ -45,7 +45,7 @@ PROVEN = {
     "gpt-24": 0.25,
     "densenet-121": 0.25,
 }
-# For all models over so many workers: the largest gap to the bound, and seconds.
+# Number of workers to the goals of all models: the largest gap to the bound, and seconds.
 MANY_WORKERS = {64: (0.05, 10.0), 1024: (0.15, 60.0)}
 GOALS = {"exponent": 1.1, "peak_bytes": 10**9, "highs_ratio": 20.0}
 
@@ -215,7 +215,7 @@ PARTS = ("plans", "steps", "growth")
 
 
 def measure(repeats: int, *, smoke: bool, parts: Collection[str] = PARTS) -> dict[str, Any]:
-    """Measure these parts; `smoke` uses models of a few layers, which show nothing about speed."""
+    """Measure the parts; `smoke` uses models of a few layers, which show nothing about speed."""
     from tofu.models import MODELS
 
     plans: list[dict[str, Any]] = []
@@ -242,7 +242,7 @@ def measure(repeats: int, *, smoke: bool, parts: Collection[str] = PARTS) -> dic
 
 
 def _plan(inputs: Inputs, repeats: int, *, smoke: bool) -> list[dict[str, Any]]:
-    """Plan a model over few workers, if there is a goal for that, and over many."""
+    """Plan a model over few workers, if there is a goal for them, and over many."""
     records = []
     if inputs.name.partition(",")[0] in PROVEN:
         records.append(plan(inputs, FEW_WORKERS, repeats))
@@ -254,13 +254,13 @@ def _plan(inputs: Inputs, repeats: int, *, smoke: bool) -> list[dict[str, Any]]:
 
 
 def gap(record: dict[str, Any]) -> float:
-    """How far the plan can be above the optimum, as a share of the bound."""
+    """The largest distance of the plan from the optimum, as a share of the bound."""
     bound = record["lower_bound_bytes"]
     return 0.0 if record["status"] == "optimal" else record["total_bytes"] / max(1, bound) - 1
 
 
 def goals(found: dict[str, Any]) -> list[Goal]:
-    """The table of goals for what `measure` found."""
+    """The results of `measure` in a table beside their goals."""
     rows = []
     for record in found["plans"]:
         limit = PROVEN.get(record["model"].partition(",")[0])

@@ -5,7 +5,7 @@
 
 Each run is a new process, so nothing is cached. It trains a network for two steps and prints the
 times of the parts of the first one. `MXNet` is the time inside MXNet's C library, for any caller;
-the rest is tofu's and Python's. Runs of stock MXNet and tofu alternate, and the script reports
+other time is tofu's and Python's. Runs of stock MXNet and tofu alternate, and the script reports
 medians. For models that are too large to run, `--models wresnet-152-10` measures the way from the
 training graph to the texts that MXNet would bind. Hardware: two cores. Time: about three minutes.
 `--smoke` runs a reduced model once, to check that the script works.
@@ -193,7 +193,7 @@ def compile_only(model: str, workers: int, *, smoke: bool) -> dict[str, Any]:
 
 
 def run(model: str, workers: int, *, smoke: bool, again: bool = False) -> dict[str, Any]:
-    """Do one run in a new process; `again`: it may use what an earlier one has kept."""
+    """Do one run in a new process; with `again` it may use the cache of an earlier run."""
     command = [sys.executable, __file__, "--child", model, "--workers", str(workers)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "TOFU_"))}
     environment.pop("MXNET_GRAPH_PASS", None)

@@ -83,7 +83,7 @@ def resized(name: str, **options: int) -> Model:
 
 
 def serve(case: Case, args: argparse.Namespace) -> None:
-    """Train in this process, and print what the steps took."""
+    """Train in this process, and print the times of the steps."""
     import tofu
 
     searched = {"objective": "time", "machine": args.machine, "allow_replication": True}
@@ -119,7 +119,7 @@ def planned_bytes() -> int:
 
 
 def measure(name: str, workers: int, objective: str, args: argparse.Namespace) -> dict[str, float]:
-    """Train in a new process; the least step, and the median processor times."""
+    """Train in a new process; return the time of the fastest step, and median processor times."""
     command = [sys.executable, __file__, "--machine", args.machine, "--cases", name]
     command += ["--steps", str(args.steps), "--child", str(workers)]
     done = subprocess.run(

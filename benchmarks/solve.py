@@ -105,7 +105,7 @@ def _write(target: Path, solution: dict[str, Any]) -> None:
 
 
 def _refuse(solution: dict[str, Any], seconds: float) -> None:
-    """Say why there are no values, and end."""
+    """Print the reason why no choice exists, and end."""
     if solution["status"] == "unknown":
         raise PlanError(
             f"problem: no choice found in {seconds:g} s, and no proof that there is none; "
@@ -136,7 +136,7 @@ def _least_text(least: dict[str, Any]) -> str:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Solve what the command line names; errors become one line each."""
+    """Solve the problem that the command line names; print errors as one line each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--limit", metavar="BYTES", help='memory at any moment, or "none"; default: the file\'s'

@@ -6,7 +6,7 @@ Each FILE (a step problem or one of the IOPDDL contest, gzipped or not) is solve
 with its limit and five times without. Reports medians of processor time, including reading, and
 of the time until the best choice was within 1% and 0.5% of the proven bound. Then solves random
 problems of 50 to 500 variables, also with HiGHS and, if pytoulbar2 is installed, with toulbar2;
-all must find the same cost. The last output is a table of what was measured and the goals. Needs
+all must find the same cost. The last output is a table of measured values and their goals. Needs
 `pip install '.[test,benchmark]'`, of which `benchmark` is pytoulbar2.
 """
 
@@ -159,7 +159,7 @@ def compare(seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Solve the files and the random problems, print the table and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--smoke", action="store_true", help="few and small problems, once each")

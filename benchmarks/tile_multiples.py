@@ -1,4 +1,4 @@
-"""Measures what bounds of tiles on multiples of 8 elements are worth on a CPU.
+"""Measures the speed that a CPU gains where tiles end on multiples of 8 elements.
 
     OMP_NUM_THREADS=1 python benchmarks/tile_multiples.py --seconds 150
 
@@ -18,7 +18,7 @@ os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"  # operators run on this thread
 
 from mxnet import autograd, nd
 
-# (inputs, outputs) of layers: tiles as equal pieces have them, and on multiples of 8.
+# (inputs, outputs) of layers: of tiles that are equal pieces, and of tiles on multiples of 8.
 CONVOLUTIONS = (
     (256, 127), (256, 128), (256, 255), (256, 256), (256, 500), (256, 504), (256, 496),
     (500, 256), (504, 256),
@@ -59,7 +59,7 @@ def _step(forward: Callable[[], nd.NDArray], *variables: nd.NDArray) -> Callable
 
 
 def measure(steps: dict[str, Callable[[], None]], seconds: float) -> dict[str, float]:
-    """The least processor time of each step, which take turns for so long, each once at least."""
+    """The least processor time of each step; steps take turns for `seconds`, each at least once."""
     least: dict[str, float] = {}
     end = time.monotonic() + seconds
     while not least or time.monotonic() < end:

@@ -3,7 +3,7 @@
 Nothing is run. All rows count alike: bytes that all devices together receive, and the bytes of a
 device at the worst moment of a step. Rows of the search are its plans; "data parallel" is the plan
 in which every operator is split along the batch; "tensor parallel" pins the weights as Megatron-LM
-cuts them, and searches the rest. FSDP2 is a formula: k devices gather all parameters forward and
+cuts them, and searches the others. FSDP2 is a formula: k devices gather all parameters forward and
 backward, and reduce-scatter their gradients, 3 (k - 1) S bytes for parameters of S.
 
     python benchmarks/torch_bytes.py --output docs/results/torch_bytes.json

@@ -41,7 +41,7 @@ from _results import write_json
 MESHES: tuple[tuple[int, ...], ...] = ((2,), (2, 2), (3,), (4,))
 STEPS = 2
 SMOKE = ("gpt2", "lstm")
-# Configuration, model, its options besides hugging.SMALL, and what makes its inputs.
+# Configuration, model, its options besides hugging.SMALL, and the kind of its inputs.
 MORE: Mapping[str, tuple[str, str, dict[str, Any], str]] = {
     "albert": ("AlbertConfig", "AlbertForMaskedLM", {"embedding_size": 16}, "words"),
     "mixtral": ("MixtralConfig", "MixtralForCausalLM",

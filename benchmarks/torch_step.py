@@ -1,11 +1,11 @@
 """Step time and peak memory of eight models on 4 gloo processes: planned, FSDP2, DDP and others.
 
 All ways train in one run with the same values and Adam. In each round every way takes a step, so
-load from outside meets all alike: what counts are the medians of a round's ratios, of the clock and
-of the processor time of all ranks. Peak memory is what the ranks' allocations hold in the second
-step of a run of its own, parameters and optimizer included. Bytes are counted where tofu exchanges
-tiles; those of others are formulas: 3 (k - 1) S for FSDP2's parameters of S bytes, 2 (k - 1) S for
-DDP's gradients.
+load from outside meets all alike: the table has the medians of a round's ratios, of the clock and
+of the processor time of all ranks. Peak memory is the most that a rank's allocations hold in the
+second step of a run of its own, parameters and optimizer included. Bytes are counted where tofu
+exchanges tiles; the others' bytes are formulas: 3 (k - 1) S for FSDP2's parameters of S bytes,
+2 (k - 1) S for DDP's gradients.
 
     python benchmarks/torch_step.py --output docs/results/torch_step.json
 """
@@ -72,7 +72,7 @@ def ddp(model: nn.Module, inputs: dict[str, Any], case: Case) -> nn.Module:
 
 
 def tensor_parallel(model: nn.Module, inputs: dict[str, Any], case: Case) -> nn.Module:
-    """Heads and inner features are divided; the rest stays whole."""
+    """Tensor parallelism: heads and inner features are divided, other dimensions stay whole."""
     mesh = init_device_mesh("cpu", (RANKS,))
     for module in model.modules():
         if type(module).__name__ in case.blocks:
@@ -233,7 +233,7 @@ def rank(number: int, meeting: str, job: str, name: str, smoke: bool, rounds: in
 
 
 def on_ranks(job: str, name: str, smoke: bool, rounds: int) -> Any:
-    """Run a job on all ranks, and return what rank 0 found."""
+    """Run a job on all ranks, and return the rows of rank 0."""
     with tempfile.TemporaryDirectory() as folder:
         meeting = str(Path(folder) / "meeting")
         torch.multiprocessing.start_processes(

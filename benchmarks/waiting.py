@@ -1,12 +1,12 @@
-"""Measures what a person waits for: answers of commands, first steps, every step.
+"""Measures the waits of a person: for answers of commands, for first steps, for every step.
 
     python benchmarks/waiting.py                        # every row; `make bench` does the same
     python benchmarks/waiting.py --rows estimate plan   # some of them
 
-Prints a table of what was measured, the goal, and whether it is met. Of the clock and the processor
-time of a command the smaller one counts, so other load on the machine does not. Serial and
-partitioned runs alternate. Needs two cores and half an hour. `--smoke` takes small models, to check
-that the script works.
+Prints a table of measured values, each with its goal and whether the value meets it. Of the clock
+and the processor time of a command the smaller one counts, so other load on the machine does not.
+Serial and partitioned runs alternate. Needs two cores and half an hour. `--smoke` takes small
+models, to check that the script works.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from _goals import Goal, table  # noqa: E402
 
 TOFU = (sys.executable, "-m", "tofu")
 REPEATS = 3
-# Nothing is taken from earlier runs, unless a row is about that.
+# Commands take nothing from earlier runs, except in the rows that measure exactly this.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TOFU_CACHE": "0"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -59,7 +59,7 @@ class Moment:
 
 
 def moments(*arguments: str) -> list[Moment]:
-    """Run ``tofu`` with these arguments: each line that it prints, and its end."""
+    """Run ``tofu`` with these arguments; return the moments of its lines and of its end."""
     found = []
     begin = time.monotonic()
     command = [*TOFU, *arguments]
@@ -180,7 +180,7 @@ def setup(*, smoke: bool) -> Rows:
 
 
 def first_step(*, smoke: bool) -> Rows:
-    """The first step of a tiny net, less the plain one."""
+    """The first step of a tiny net, less that of plain MXNet."""
     for workers in (2,) if smoke else (2, 8):
         pairs = []
         for _ in range(1 if smoke else REPEATS):
@@ -310,7 +310,7 @@ def search(*, smoke: bool) -> Rows:
 
 
 def growth(*, smoke: bool) -> Rows:
-    """How the time of a search grows with the graph."""
+    """The growth of a search's time with the graph."""
     import search as measured
 
     found = measured.measure(1 if smoke else REPEATS, smoke=smoke, parts=("growth",))
@@ -323,7 +323,7 @@ def growth(*, smoke: bool) -> Rows:
 
 
 def gpus(*, smoke: bool) -> Rows:
-    """Simulated steps by the default settings against the best of the others, and calls to CUDA."""
+    """Simulated steps with default settings against the best of others, and calls to CUDA."""
     import gpu_calls
 
     from tofu import _core

@@ -35,7 +35,7 @@ class Run:
     losses: list[float]
     weights: Path
     seconds: float
-    summary: Optional[dict[str, Any]]  # what tofu reports about the training graph
+    summary: Optional[dict[str, Any]]  # tofu's report on the training graph
 
 
 def run_script(
@@ -73,7 +73,7 @@ def run_script(
 
 
 def read_summary(path: Path) -> Optional[dict[str, Any]]:
-    """The first graph that tofu reports, the one for a whole training batch."""
+    """The first graph that tofu reports: the graph of a whole training batch."""
     if not path.exists():
         return None
     lines = path.read_text(encoding="utf-8").splitlines()

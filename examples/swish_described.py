@@ -12,7 +12,7 @@ import swish_operator  # noqa: F401  (registers the operator, for tofu verify)
 
 @tofu.op(name="Custom:swish")
 def swish(x):
-    """Each element by itself."""
+    """Swish of every element."""
     return lambda i, j: tofu.lang.apply("swish", x[i, j])
 
 

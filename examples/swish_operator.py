@@ -24,7 +24,7 @@ class SwishProp(mx.operator.CustomOpProp):
     """Declares the operator: one input, one output of the same shape."""
 
     def declare_backward_dependency(self, out_grad, in_data, out_data):
-        """What the gradient reads."""
+        """Return the tensors that the gradient reads."""
         return [out_grad[0], in_data[0]]
 
     def create_operator(self, context, shapes, dtypes):

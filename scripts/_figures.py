@@ -19,11 +19,11 @@ Draw = Callable[[Document, Path], None]
 
 
 def parser_of(description: Optional[str], smoke: str = "reduced models") -> argparse.ArgumentParser:
-    """A parser with the options of every figure.
+    """A parser with the options that the scripts of all figures have.
 
     Args:
         description: a docstring, whose first line becomes the help.
-        smoke: what --smoke plans.
+        smoke: the models that --smoke plans, in words.
     """
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help=smoke)

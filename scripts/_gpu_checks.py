@@ -18,7 +18,7 @@ import _gpu
 # By MXNet's type flag: how struct packs an element; bfloat16 is the upper half of a float.
 FORMATS = {0: "f", 1: "d", 2: "e", 3: "B", 4: "i", 5: "b", 6: "q", 7: "?"}
 BFLOAT16 = 12
-# The emitter's special cases. The last has too many kinds of boxes for a kernel of its own.
+# The emitter's special cases. The last case has more kinds of boxes than a kernel of its own takes.
 _MANY = [(i, i * (i - 1) // 2) for i in range(1, 26)]
 SPECS = {
     "copy": "dtype=0 shape=8,64 remote=2 sources=8,32;8,32; pieces=0@0,0>0,0:8,32;1@0,0>0,32:8,32",
@@ -52,7 +52,7 @@ _THREADS = 16
 
 
 class FailedError(Exception):
-    """A check found something wrong; the text says what."""
+    """A check found an error, which the text names."""
 
 
 class Machine:
@@ -88,7 +88,7 @@ class Machine:
             raise FailedError(problem.decode())
 
     def handle(self, address: int) -> int:
-        """Where the handle of a tile of worker 0 is, on the GPU (src/kernels/handle.h)."""
+        """The address on the GPU of the handle of a tile of worker 0 (src/kernels/handle.h)."""
         seal = (address * 0x9E3779B97F4A7C15 % 2**64) >> 58 << 58
         return self.put(struct.pack("Q", address | seal))
 
@@ -120,7 +120,7 @@ class Spec:
 
 
 def values(machine: Machine) -> dict[str, Any]:
-    """Every kind of kernel reads what the CPU reads, at two alignments."""
+    """Check that every kind of kernel reads the same values as the CPU, at two alignments."""
     rng = random.Random(5)
     for name, text in SPECS.items():
         spec = Spec(text)
@@ -153,7 +153,7 @@ def _compare(machine: Machine, name: str, spec: Spec, shift: int, rng: random.Ra
 
 
 def lost_handles(machine: Machine) -> dict[str, Any]:
-    """A kernel reads nothing where a handle is missing, and the host learns of it once."""
+    """Check that a kernel without a handle reads nothing, and that the host learns of it once."""
     tile = machine.put(bytes(range(64)))
     spec = "dtype=3 shape=64 remote=1 sources=64; pieces=0@0>0:64"
     found = []
@@ -172,7 +172,7 @@ def lost_handles(machine: Machine) -> dict[str, Any]:
 
 
 def wide(machine: Machine) -> dict[str, Any]:
-    """Regions of more than 2^31 elements and 4 GiB, contiguous and strided."""
+    """Check regions of more than 2^31 elements and 4 GiB, contiguous and strided."""
     rng = random.Random(7)
     width = 2**16
     rows = WIDE_BYTES // width
@@ -199,7 +199,7 @@ def wide(machine: Machine) -> dict[str, Any]:
 
 
 def kernels(machine: Machine, count: int = 64) -> dict[str, Any]:
-    """Measures kernels: seconds to compile and load, first and later launches, memory."""
+    """Measure kernels: seconds to compile and load, first and later launches, memory."""
     region, tile = (machine.driver.allocate(0, _BLOCK) for _ in range(2))
     before = machine.driver.free_bytes()
     first, later = [], []
@@ -220,7 +220,7 @@ def kernels(machine: Machine, count: int = 64) -> dict[str, Any]:
 
 
 def host(machine: Machine, waits: int = _WAITS) -> dict[str, Any]:
-    """Microseconds of the host's calls, on one thread and on several with streams of their own."""
+    """Measure the host's calls in microseconds, on one thread and on several with own streams."""
     driver = machine.driver
     tile, region = (driver.allocate(0, _BLOCK) for _ in range(2))
     spec = "dtype=0 shape=16 remote=0 sources=16; pieces=0@0>0:16"
@@ -282,7 +282,7 @@ def _cases(sizes: tuple[int, ...]) -> Iterator[_gpu.GpuCase]:
 def bandwidths(
     machine: Machine, sizes: tuple[int, ...] = (2**24, 2**28), repetitions: int = 9
 ) -> dict[str, Any]:
-    """MultiFetch against a copy within the device, and against slice, copy and concatenation."""
+    """Compare MultiFetch with a copy within the device, and with slice, copy and concatenation."""
     results = [
         _gpu.measure(case, machine.driver, machine.library, repetitions) for case in _cases(sizes)
     ]

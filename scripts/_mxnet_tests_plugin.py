@@ -1,7 +1,7 @@
-"""Runs inside pytest for mxnet_tests.py: seeds the tests, and writes what becomes of them.
+"""Runs inside pytest for mxnet_tests.py: seeds the tests, and writes their outcomes.
 
-MXNet 1.9.1's tests need nose, which Python 3.10 ended; this module stands in for the
-functions of it that they use.
+MXNet 1.9.1's tests need nose, which does not run under Python 3.10 and later; this module stands in
+for the functions of nose that they use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 import pytest
 
-# Names that code has that makes a block.
+# Names that occur in code that makes a block.
 _BLOCKS = {
     "Block",
     "HybridBlock",
@@ -58,7 +58,7 @@ def _raises(*expected: type[BaseException]) -> Callable[..., Any]:
 
 
 def compute_in_float64() -> None:
-    """Make every array and parameter that would be of float32 one of float64."""
+    """Make every array and parameter float64 that would be float32."""
     import mxnet as mx
 
     for owner, names in (
@@ -165,7 +165,7 @@ def _reason(report: Any) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that have run. pytest's --deselect takes all that begin with a name."""
+    """Leave out tests that have run. pytest's --deselect would drop all that begin with a name."""
     skipped = set(json.loads(os.environ.get("MXNET_TESTS_SKIP", "[]")))
     is_training_only = os.environ.get("MXNET_TESTS_TRAINING") == "1"
     kept, left_out = [], []
@@ -177,7 +177,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def trains_a_block(item: Any) -> bool:
-    """Whether a test's code, or what it calls in its file, records and names a block."""
+    """Whether a test's code, or a function of its file that it calls, records and names a block."""
     names: set[str] = set()
     _add_names(inspect.unwrap(item.function).__code__, item.module, names)
     return "record" in names and not names.isdisjoint(_BLOCKS)
@@ -198,7 +198,7 @@ def _add_names(code: types.CodeType, module: types.ModuleType, names: set[str]) 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before the tests are imported."""
+    """Prepare MXNet before pytest imports the tests."""
     stand_in_for_nose()
     import mxnet  # noqa: F401 - the switch works when it is imported
 

@@ -61,13 +61,13 @@ def prepare(net: Any, batch: dict[str, Any], devices: int, optimizer: Any) -> Ca
 def _placed(
     symbol: Any, shapes: dict[str, Any], parameters: Any, contexts: list[Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """The symbol with the group of every node, and where its variables are."""
+    """The symbol with the group of every node, and the groups of its variables."""
     import mxnet as mx
     from _simulated_systems import layer_devices
 
     document = json.loads(symbol.tojson())
     nodes = document["nodes"]
-    # A state, such as a running mean, is where its operator is, and has no turn of its own.
+    # A state, such as a running mean, is on its operator's device, and has no turn of its own.
     trained = [name for name in symbol.list_arguments() if name in parameters]
     found = layer_devices(nodes, trained, contexts)
     internals = symbol.get_internals()

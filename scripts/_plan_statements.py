@@ -1,7 +1,7 @@
 """Checks the papers' statements on searches and plans against ours.
 
 Each check reads the raw data of table1.py, table2.py, figure11.py, tensoropt.py or tensoropt7.py,
-and lists what was found instead.
+and lists the results that contradict its statement.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["PLAN_CHECKS", "observations"]
 Document = Mapping[str, Any]
 Check = Callable[[Document], list[str]]
 _EQUAL = 1.01  # within so much, times and bytes are alike
-_NEAR = 0.02  # how far the memory of weights may be from the paper's
+_NEAR = 0.02  # the largest relative difference of the memory of weights from the paper's
 _SHARP = 1.5  # a turning point is sharp if the frontier falls by so much before it
 
 
 def observations(document: Document) -> Iterator[tuple[str, list[str]]]:
-    """Section 7.4's observations, which figure11.py checks: (statement, what was found instead)."""
+    """Section 7.4's observations, which figure11.py checks: (statement, contradicting results)."""
     for each in document["observations"]:
         text = each["text"].rstrip(".")
         found = [] if each["holds"] else [said.rstrip(".") for said in each["evidence"]]
@@ -153,7 +153,7 @@ def _ours_needs_half(document: Document) -> list[str]:
 
 
 def _over_8_and_16(document: Document, key: str) -> Iterator[tuple[str, Any, Any]]:
-    """Models with what they have of 8 and of 16 workers, which reduced ones do not run on."""
+    """Models with their rows of 8 and of 16 workers; reduced models have none."""
     for row in document["rows"]:
         found = _by_workers(row)
         if {8, 16} <= found.keys():

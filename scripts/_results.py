@@ -1,6 +1,6 @@
 """Writes the raw data of results: JSON with a row per line, to read and to compare.
 
-A result says which script made it, at which commit, in how many seconds, and from which code: a
+A result names the script that made it, the commit, the seconds that it took, and the code: a
 digest that changes with any file that the script depends on. scripts/results.py compares it.
 """
 
@@ -22,7 +22,7 @@ _BEGIN = time.monotonic()
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a document into a file, with how it was made if a script has the file's name."""
+    """Write a document into a file; if a script has the file's name, add its making to it."""
     script = script_of(path.stem)
     if script is not None:
         document = {"made": _made(script), **document}
@@ -35,7 +35,7 @@ def to_text(value: Any, indent: str = "") -> str:
 
     Args:
         value: numbers, strings, lists and dictionaries.
-        indent: of its lines but the first; empty: it is the whole document.
+        indent: of its lines but the first; empty: the value is the whole document.
     """
     line = json.dumps(value)
     is_short = bool(indent) and len(indent) + len(line) <= _ROW

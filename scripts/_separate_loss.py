@@ -1,4 +1,4 @@
-"""A model as a script has it, a net and a loss, each a block of its own."""
+"""A model as scripts write it: a net and a loss, each a block of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tofu.models.named_models import LABEL, find
 
 __all__ = ["SCORES", "blocks_of"]
 
-SCORES = "scores"  # what goes from one block to the other
+SCORES = "scores"  # the tensor that goes from the net to the loss
 _DTYPE = "float32"
 
 

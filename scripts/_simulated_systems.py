@@ -3,7 +3,7 @@
     found = simulate_system("swap", find("rnn-6-4k"), read_machine("p2.8xlarge"), batch_size=512)
     found.samples_per_second
 
-tofu: this one.
+tofu: this project.
 ideal: one device with memory without end; its throughput, once per device.
 smallbatch: one device, with a batch that fits; its throughput, once per device.
 swap: one device that keeps least recently used tensors in the host's memory (_swapping.py); its
@@ -50,7 +50,7 @@ Device = TypeVar("Device")
 SYSTEMS = ("tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel")
 OPTIMIZER = "sgd_mom"  # with a history, as the paper counts: three times the weights
 _BACKWARD = "_backward_"
-_FAR = 1.3  # how far an estimate of memory may be wrong
+_FAR = 1.3  # an estimate of memory is wrong by at most this factor
 _UPDATE = "_update"  # ends the names of operators that change a parameter
 
 # Plans by batch size, number of workers, search mode, and whether BatchNorms stay whole.
@@ -62,12 +62,12 @@ class Outcome:
     """A system's simulated training step.
 
     Attributes:
-        system, model, batch_size, devices: what was simulated.
-        fits: whether it fits the devices' memory; if not, the rest says what would be.
+        system, model, batch_size, devices: the simulated case.
+        fits: whether it fits the devices' memory; if not, the numbers are those of larger devices.
         samples_per_second: of all devices together.
         step_seconds: of one step.
         compute_seconds, fetch_seconds, waiting_seconds: of the slowest device: computing (with
-            what the host does for it), moving bytes, and neither. Moving may overlap computing.
+            the host's work for it), moving bytes, and neither. Moving may overlap computing.
         memory_bytes: of the fullest device.
         simulated: True; a measured outcome says False.
     """
@@ -112,7 +112,7 @@ def simulate_system(
         reduced: whether to take the small version of the model.
         mode: of the search, for "tofu".
         fetch: how workers fetch, for "tofu" and "dataparallel".
-        plans: of this model, kept for further calls; None: none are.
+        plans: of this model, kept for further calls; None: no plans are kept.
 
     Raises:
         ConfigError: there is no such system, or the machine has fewer devices.
@@ -142,11 +142,11 @@ def simulate_system(
 def promising(
     sizes: Sequence[int], estimate: Callable[[int], float], limit_bytes: float
 ) -> Iterator[int]:
-    """The batch sizes whose estimate is within the limit, and the last.
+    """The batch sizes whose estimate is within the limit, and the last size.
 
     Args:
-        sizes: each half of the one before.
-        estimate: a worker's memory; costs seconds. Half the batch takes at least half of it.
+        sizes: batch sizes, each half of its predecessor.
+        estimate: a worker's memory; costs seconds. Half the batch needs at least half the memory.
         limit_bytes: the largest estimate allowed.
     """
     last = sizes[-1]
@@ -192,7 +192,7 @@ class _Run:
         }
 
     def _plan(self, batch_size: int, workers: int, mode: str = "tofu") -> _core.Plan:
-        # MXNet can only bind a BatchNorm that stays whole where it copies nothing.
+        # MXNet binds a whole BatchNorm only where it copies no tensor of it.
         keeps_norms = self.fetch != "plain" and workers > 1
         key = batch_size, workers, mode, keeps_norms
         if key not in self.plans:
@@ -295,8 +295,8 @@ def layer_devices(
 ) -> list[Device]:
     """The device of every node if layers take turns.
 
-    A layer is what has parameters. Other operators are placed where their first input is computed,
-    data where they are read.
+    A layer is an operator that has parameters. Other operators are placed where their first input
+    is computed, data where they are read.
 
     Args:
         nodes: of a graph or a symbol, in NNVM's JSON.
@@ -329,7 +329,7 @@ def _layers(nodes: Sequence[Mapping[str, Any]], parameters: Iterable[str]) -> li
 def _chains(nodes: Sequence[Mapping[str, Any]], layers: Sequence[str]) -> list[list[int]]:
     """The control dependencies of each operator: on those before it in its layer.
 
-    Otherwise all gradients of a weight, one of each timestep, would exist before they are added.
+    Otherwise all gradients of a weight, one for each timestep, would exist before they are added.
     A backward operator cannot have such a dependency; the next other operator then has it.
     """
     before: dict[str, list[int]] = {}

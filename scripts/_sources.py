@@ -3,9 +3,9 @@
     digest(sources_of(Path("scripts/figure10.py")))
 
 A module depends on all that it imports, at its top or in functions, and on modules that it names
-in texts. A package's __init__.py depends on what it imports at its top; a name that it imports on
-first use is followed where the name is used. The C++ library is one dependency. Comments,
-docstrings and layout are no part of a digest.
+in texts. A package's __init__.py depends on the modules that it imports at its top; a name that it
+imports on first use is followed where the name is used. The C++ library is one dependency.
+Comments, docstrings and layout are no part of a digest.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _LIBRARY = f"{_PACKAGE.name}._core"
 _EXTENSION = _PACKAGE / "mx" / "extension.py"  # loads what is built from these folders:
 _EXTENSION_FOLDERS = ("mxnet", "kernels")
 _MODULE = re.compile(r"tofu(\.\w+)+")
-_FACTORY = re.compile(r"\w+:\w+")  # a module of the same package, and what to call
+_FACTORY = re.compile(r"\w+:\w+")  # a module of the same package, and its function to call
 _COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.DOTALL)
 
 
 def script_of(result: str) -> Optional[Path]:
-    """The script that makes a result: the one of its name, in scripts/ or benchmarks/."""
+    """The script in scripts/ or benchmarks/ that has a result's name and makes it."""
     places = [folder / f"{result}.py" for folder in _FOLDERS]
     return next((place for place in places if place.is_file()), None)
 
 
 def sources_of(script: Path) -> list[Path]:
-    """The script, the Python files that it imports, and C++ files if these need any."""
+    """The script, the Python files that it imports, and the C++ files if any of these need them."""
     found: dict[str, Optional[Path]] = {}
     waiting = [script.stem]
     while waiting:
@@ -84,7 +84,7 @@ def _file_of(module: str) -> Optional[Path]:
 
 @functools.cache
 def _imports(module: str, path: Path) -> tuple[str, ...]:
-    """The modules and their members that a file names, and the packages that these are in."""
+    """The modules and their members that a file names, and their packages."""
     tree = _parsed(path)
     is_package = path.name == "__init__.py"
     package = module if is_package else module.rpartition(".")[0]
@@ -108,7 +108,7 @@ def _imports(module: str, path: Path) -> tuple[str, ...]:
 
 
 def _imported(node: Union[ast.Import, ast.ImportFrom], package: str) -> Iterator[tuple[str, str]]:
-    """The names that an import binds, and what each stands for."""
+    """The names that an import binds, each with the module or member that it stands for."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield alias.asname or alias.name.partition(".")[0], alias.name

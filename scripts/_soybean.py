@@ -44,7 +44,7 @@ class Case:
         label: below the bars.
         batch: number of examples.
         workers: number of GPUs.
-        problem: plans over so many workers, of which there may be fewer than `workers`.
+        problem: makes the plans' problem for a number of workers, which may be less than `workers`.
     """
 
     panel: str

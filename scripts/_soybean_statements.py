@@ -1,7 +1,7 @@
 """Checks the statements of SoyBean's evaluation against the simulation.
 
-Each check reads the rows of soybean8.py, soybean9.py or soybean10.py and lists what was found
-instead.
+Each check reads the rows of soybean8.py, soybean9.py or soybean10.py and lists the results that
+contradict its statement.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _overhead_grows(rows: Sequence[Row]) -> list[str]:
 
 
 def _overhead_is(batch: int, expected: float) -> Check:
-    """On 8 GPUs, of the smallest weights; within half of what the paper says."""
+    """Check the overhead on 8 GPUs with the smallest weights, within half of the paper's value."""
 
     def problems(rows: Sequence[Row]) -> list[str]:
         wanted = (batch, 8, "data")
@@ -87,7 +87,7 @@ def _data_against_model(small_images: bool) -> Check:
 
 
 def _speedup(rows: Sequence[Row], panel: str, system: str, batch: int) -> Optional[float]:
-    """None: there is no such step, as with reduced models."""
+    """The speedup of a system; None if there is no such step, as with reduced models."""
     wanted = (panel, system, batch)
     found = (
         float(row["speedup"])

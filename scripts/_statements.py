@@ -1,8 +1,8 @@
 """Checks the papers' statements on their measurements against the simulation.
 
-Each statement reads the raw data of a figure's or table's script and says "holds", or what was
-found instead. SoyBean's statements are in _soybean_statements.py, statements on searches and
-plans in _plan_statements.py.
+Each statement reads the raw data of a figure's or table's script and says "holds", or lists the
+results that contradict it. SoyBean's statements are in _soybean_statements.py, statements on
+searches and plans in _plan_statements.py.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ TABLE3 = {
     ("rnn-8-4k", "placement"): 95,
     ("rnn-10-4k", "placement"): 59,
 }
-NEAR = 0.30  # how far a row of Table 3 may be from the paper's
+NEAR = 0.30  # the largest relative difference of a row of Table 3 from the paper's
 
 
 def verdict(found: str) -> str:
-    """One of VERDICTS for what was found."""
+    """One of VERDICTS: whether the results contradict a statement."""
     if found == HOLDS:
         return HOLDS
     parts = found.split("; ")
@@ -235,13 +235,13 @@ def _does_not_fit(mode: str) -> Callable[[Rows], list[str]]:
 
 
 def _slower(rows: Rows, model: str, mode: str) -> Optional[float]:
-    """How much slower than the paper's algorithm; None where no step was simulated."""
+    """The slowdown against the paper's algorithm; None where no step was simulated."""
     times = [(rows.get((model, each)) or {}).get("step_seconds") for each in (mode, "recursion")]
     return times[0] / times[1] - 1 if times[0] and times[1] else None
 
 
 def _saves(mode: str) -> Callable[[Rows], list[str]]:
-    """Against AllRow-Greedy, which is 0% slower than itself."""
+    """Check the saving against AllRow-Greedy, which is 0% slower than itself."""
 
     def problems(rows: Rows) -> list[str]:
         ours, rows_of = _slower(rows, "rnn-4-8k", mode), _slower(rows, "rnn-4-8k", "allrow-greedy")

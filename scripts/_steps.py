@@ -22,7 +22,7 @@ class Step(NamedTuple):
     Attributes:
         seconds: its time.
         compute_seconds: the same if copies between workers took no time.
-        memory_bytes: what MXNet allocates on the fullest device.
+        memory_bytes: MXNet's allocations on the fullest device.
     """
 
     seconds: float
@@ -42,7 +42,7 @@ def free_links(machine: str) -> _core.Machine:
 def simulated_step(case: Problem, plan: Plan, machine: str, *, fetch: Optional[str] = None) -> Step:
     """A simulated step.
 
-    fetch: one of WAYS; None: the fastest.
+    fetch: one of WAYS; None: the faster of them.
     """
     searched = plan.in_graph(case.table)
     found = []

@@ -35,7 +35,7 @@ def compact(text: str) -> str:
 
 
 def _flatten(parent: ET.Element) -> None:
-    """Round what lies under `parent`, open groups that only have a name, and join neighbours."""
+    """Round all elements under `parent`, open groups that only have a name, and join neighbours."""
     children: list[ET.Element] = []
     for child in parent:
         for name in _POSITIONS:

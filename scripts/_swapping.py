@@ -2,9 +2,10 @@
 
 Operators run in the executor's order. Before one runs, its tensors must be on the device; the
 least recently used others make space. A tensor that changed since it was last on the host is
-copied there first; one that only was read is dropped. What the next operators use is not swapped
-out, and is copied in while earlier operators run (prefetch). A tensor without further readers is
-dropped. The paper does not say how many operators that is; the fastest number is taken.
+copied there first; a tensor that was only read is dropped. Tensors that the next operators use are
+not swapped out, and are copied in while earlier operators run (prefetch). A tensor without further
+readers is dropped. The paper does not say how many operators count as next; the simulation takes
+the fastest number.
 
 Copies share one bandwidth in both directions, and run one after the other.
 """
@@ -76,14 +77,14 @@ def simulate_swapping(
     bytes_per_s: float,
     alone_seconds: float,
 ) -> Swapped:
-    """Simulate steps of one worker's graph on one device until they repeat; tell the last.
+    """Simulate steps of one worker's graph on one device until they repeat; return the last.
 
     Args:
         graph: of one worker, in the order in which it runs.
-        machine: of whose devices it runs on one.
+        machine: the graph runs on one of its devices.
         bytes_per_s: of copies between this device and the host.
-        alone_seconds: a step with memory without end; what it takes more than its operators
-            is added to them, in equal parts: launching them.
+        alone_seconds: a step with memory without end. The time that it takes beyond its operators'
+            is that of launching them, and is added to them in equal parts.
     """
     tensors = _tensors_of(graph, machine)
     more = max(0.0, alone_seconds - sum(tensors.seconds)) / max(len(tensors.seconds), 1)
@@ -94,9 +95,9 @@ def simulate_swapping(
 def run_swapping(
     tensors: Tensors, memory_bytes: int, bytes_per_s: float, soon: Sequence[int] = _SOON
 ) -> Swapped:
-    """Run steps with so much memory until they repeat; tell the last.
+    """Run steps with so much memory until they repeat; return the last.
 
-    soon: for how many operators tensors stay if possible; the fastest of these numbers is taken.
+    soon: numbers of next operators whose tensors stay if possible; the fastest is taken.
     """
     found = [_run(_Device(tensors, memory_bytes, bytes_per_s, each), tensors) for each in soon]
     return min(found, key=lambda each: each.step_seconds)
@@ -170,7 +171,7 @@ class _Device:
             self._here.move_to_end(tensor)
             return
         size = self._tensors.sizes[tensor]
-        for keep in (soon | touched, touched):  # what is used soon leaves last
+        for keep in (soon | touched, touched):  # tensors that are used soon leave last
             for other in [each for each in self._here if each not in keep]:
                 if self._used + size <= self._memory:
                     break

@@ -47,9 +47,9 @@ class Comparison:
     Attributes:
         name: of its files, such as "figure8".
         title: for the picture.
-        models: their names.
-        systems: their names; "ideal" first, if the others are to be compared with it.
-        largest_batch: that "ideal" has and the others try first.
+        models: names of models.
+        systems: names of systems; "ideal" first, if the others are to be compared with it.
+        largest_batch: the batch size that "ideal" has and the others try first.
     """
 
     name: str
@@ -68,7 +68,7 @@ def measure(
     """Simulate every system on every model.
 
     Args:
-        comparison: what to compare.
+        comparison: the systems and the models.
         smoke: whether to take reduced models.
         known: rows of other raw data, which are not simulated again.
         only: models, systems or both to simulate; empty: all. Others are left out if not known.
@@ -157,7 +157,7 @@ def _cells(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
-    """Groups of bars, a group for each model; relative to ideal if that is there."""
+    """Draw groups of bars, a group for each model; relative to "ideal" if it was simulated."""
     pyplot = pyplot_of(document["name"])
 
     models = list(dict.fromkeys(row["model"] for row in document["rows"]))
@@ -204,7 +204,7 @@ def main(comparison: Comparison, description: str) -> None:
     rows: list[Row] = []
     for row in measure(comparison, smoke=args.smoke, known=known, only=args.only):
         rows.append(row)
-        if args.output is not None:  # a run that is interrupted goes on with --rows
+        if args.output is not None:  # after every model: an interrupted run goes on with --rows
             write(args.output, f"{comparison.name}.part", {"rows": rows})
     document = to_json(comparison, rows, smoke=args.smoke)
     print(to_text(document))

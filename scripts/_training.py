@@ -90,7 +90,7 @@ class Parser(argparse.ArgumentParser):
     """A parser with one-line errors."""
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong and exit."""
+        """Print the error and exit."""
         self.exit(2, f"{self.prog}: {message}; see --help\n")
 
 
@@ -221,7 +221,7 @@ def prepare(model: Model, args: argparse.Namespace) -> Callable[[], float]:
 
 
 def _prepare_placed(model: Model, args: argparse.Namespace) -> Callable[[], float]:
-    """The same with the model's layers on several devices (_placement.py)."""
+    """A training step like that of `prepare`, with layers on several devices (_placement.py)."""
     import _placement
     import mxnet as mx
 

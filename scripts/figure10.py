@@ -6,12 +6,12 @@
 The paper measures the time of a training step on 8 GPUs of 12 GB for RNN-4-8K (batch 512) and
 WResNet-152-10 (batch 8). This script compares the bytes that the workers fetch per step under each
 algorithm's plan. All algorithms are modes of one search (docs/search.md), so one metric applies to
-all. A worker's memory also comes from the plan. The time of a step, and of one whose copies take no
-time, is simulated on the paper's machine. Nothing is executed: all numbers are modelled, none is
+all. A worker's memory also comes from the plan. The time of a step, and of a step whose copies take
+no time, is simulated on the paper's machine. Nothing is executed: all numbers are modelled, none is
 measured on a GPU. Hardware: any. Time: a minute, a third of it for "flat" on WResNet. Expected:
-ours communicates least of those that keep tensors partitioned (only "flat", which takes far longer,
-may be lower), AllRow-Greedy more, ICML18 more still. The plan for time is at least as fast as every
-other that keeps tensors cut.
+ours communicates least of the algorithms that keep tensors partitioned (only "flat", which takes
+far longer, may be lower), AllRow-Greedy more, ICML18 more still. The plan for time is at least as
+fast as every other plan that keeps tensors partitioned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tofu.tables import table
 WORKERS = 8
 MACHINE = "p2.8xlarge"
 LIMIT_BYTES = read_machine(MACHINE).memory_bytes
-FETCH = "plain"  # of _steps.WAYS: on these models the faster way, or nearly
+FETCH = "plain"  # of _steps.WAYS: on these models the faster way, or nearly the faster
 CASES = (("rnn-4-8k", 512), ("wresnet-152-10", 8))
 FOR_TIME = "time"  # the default mode, with this objective
 ALGORITHMS = {
@@ -206,7 +206,7 @@ def _share(row: Row) -> str:
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
-    """Bars of the rows, hatched if a worker's share does not fit one GPU."""
+    """Draw bars of the rows, hatched if a worker's share does not fit one GPU."""
     pyplot = pyplot_of("figure10")
 
     models = list(dict.fromkeys(row["model"] for row in document["rows"]))
@@ -247,7 +247,7 @@ def _draw_bytes(axes: Any, rows: Sequence[dict[str, Any]], workers: int) -> None
 
 
 def _draw_times(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
-    """The time without communication, and what communication adds, in white."""
+    """Draw the time without communication, and on it in white the time of communication."""
     for at, row in enumerate(rows):
         alone = min(row["compute_seconds"], row["step_seconds"])
         colour = "#3b6ea5" if row["mode"] == "tofu" else "#a9bfd6"

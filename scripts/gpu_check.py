@@ -5,9 +5,9 @@
 Needs NVIDIA's driver, NVRTC (the CUDA toolkit has it), a C++17 compiler and Python. Builds
 tofu's extension library, and runs in at most ten minutes:
 
-    values         every kind of kernel reads what the CPU reads
-    lost handles   a kernel refuses what is no address of the owner's, and says so
-    memcheck       the same two under compute-sanitizer
+    values         every kind of kernel reads the same values as the CPU
+    lost handles   a kernel refuses a handle that holds no address of the owner's, and says so
+    memcheck       these two checks under compute-sanitizer
     wide           regions of more than 2^31 elements and 4 GiB
     kernels        the time and memory that compiling and loading takes
     host           the time of launches, small copies and memsets
@@ -40,13 +40,13 @@ from _gpu_checks import FailedError, Machine, _gpu
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 600
-# Where a CUDA toolkit is, if the loader does not find its NVRTC.
+# Folders in which to look for a CUDA toolkit's NVRTC if the loader does not find it.
 TOOLKITS = ("$CUDA_HOME/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64")
 MEMCHECK = ("values", "lost handles")
 
 
 def build(folder: Path) -> Path:
-    """Compile tofu's extension library, which needs nothing of MXNet's."""
+    """Compile tofu's extension library, which needs no part of MXNet."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or "c++"
     folder.mkdir(parents=True, exist_ok=True)
     patterns = ("fetch/*.cc", "kernels/*.cc", "mxnet/multifetch*.cc")
@@ -152,7 +152,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
 
 
 def main(arguments: Optional[list[str]] = None) -> int:
-    """Run the checks; the exit status."""
+    """Run the checks; return the exit status."""
     begin = time.monotonic()
     args = parse(arguments)
     try:

@@ -5,16 +5,16 @@
     python scripts/memory.py --smoke                    # a reduced model, in seconds
 
 The script binds the serial training graph and the partitioned one to MXNet's executors. Binding
-reserves memory without touching it, so this runs on any machine. The executors report what MXNet
-planned for intermediate tensors; weights, gradients and Adam's two states are added from their
-sizes. Each line changes one thing in the line above it:
+reserves memory without touching it, so this runs on any machine. The executors report the memory
+that MXNet planned for intermediate tensors; weights, gradients and Adam's two states are added from
+their sizes. Each line changes one thing in the line above it:
 
     plain              slices, copies between workers and concatenations, MXNet's own order
     multifetch         one operator assembles a region
     shared             several operators use one fetch, if that needs no more memory
     control_deps       dependencies keep nodes in an order that needs little memory
     delayed_fetch      a fetch runs just before its reader, instead of as early as possible
-    match_range        MXNet's planner tries how much larger a reused block may be
+    match_range        MXNet's planner tries several limits of the size of a reused block
     halves             as in a script: forward, then backward, in one executor
     two_executors      as in a script whose random numbers depend on data: two executors
 
@@ -22,7 +22,7 @@ For a language model with a vocabulary of 50,304, whose scores are larger than i
 and its loss are two blocks, as scripts have them:
 
     gathered_output    the scores are gathered on worker 0, where the loss runs serially
-    tiles              what a script runs: the loss takes the scores as tiles, where they lie
+    tiles              as scripts run it: the loss reads the scores as tiles, where they lie
 
 MXNet does not report each worker's share. The model of its planner does
 (tofu.mx.memory.executor_memory), and must agree with MXNet's total. Hardware: any, 8 GiB of memory.
@@ -189,7 +189,7 @@ def measure_pair(model: str, batch: int, workers: int, *, reduced: bool = False)
 def _of_program(
     divided: _core.Partitioned,
 ) -> tuple[list[int], list[int], tuple[int, float]]:
-    """Bytes of variables and of the rest on each worker; MiB planned, and predicted."""
+    """Bytes of variables and of other tensors on each worker; MiB planned, and predicted."""
     workers = divided.workers
     planned, predicted, pools = 0, 0.0, [0] * workers
     for graph in _core.schedule(divided, joint=True).graphs:

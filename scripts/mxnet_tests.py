@@ -1,17 +1,17 @@
-"""Runs MXNet 1.9.1's own tests of what trains, plain and partitioned, and reports what differs.
+"""Runs MXNet 1.9.1's own tests of training, plain and partitioned, and reports differences.
 
     make test-mxnet DIR=path/to/mxnet                    # a checkout of the tag 1.9.1
     python scripts/mxnet_tests.py path/to/mxnet --files test_loss --workers 2
 
-Each file runs in a process of its own, which may crash or hang: a test that is silent for
-longer than --timeout is killed, and the rest of its file goes on. A test that passes plainly and
+Each file runs in a process of its own, which may crash or hang: a test that is silent for longer
+than --timeout is killed, and its file goes on with the next test. A test that passes plainly and
 not under tofu is run again alone, plainly and under tofu, with every array in float64. If it passes
 both times, the difference is rounding. Else it is run with other seeds, and differs if tofu fails
 more of these runs than plain MXNet. With --flaky, tests that pass plainly with some seeds only are
 listed.
 
-Writes mxnet_tests.json and mxnet_tests.md into --out, and what each run found into --out/parts,
-which --resume takes from there. Takes hours on two cores.
+Writes mxnet_tests.json and mxnet_tests.md into --out, and the outcomes of each run into
+--out/parts, from which --resume takes them. Takes hours on two cores.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ HYBRIDIZE = "TOFU_HYBRIDIZE"
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """How the tests run: plainly (no workers), or under tofu."""
+    """A way to run the tests: plainly (no workers), or under tofu."""
 
     workers: int = 0
     hybridize: Optional[bool] = None
@@ -59,14 +59,14 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """For people, and the key in the report."""
+        """The setting in words, which is also its key in the report."""
         if not self.workers:
             return "plain"
         suffix = {None: "", True: ", all hybridized", False: ", as hybridized"}[self.hybridize]
         return f"{self.workers} workers{suffix}"
 
     def environment(self) -> dict[str, str]:
-        """The variables that make it."""
+        """The environment variables that select the setting."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("TOFU_", "MXNET_GRAPH"))}
         env["MXNET_TESTS_FLOAT64"] = str(int(self.float64))
         if not self.workers:
@@ -78,7 +78,7 @@ class Setting:
 
 
 def settings(workers: Sequence[int]) -> list[Setting]:
-    """Plainly, and with each number of workers, with tracing and without where tofu has it."""
+    """The plain setting, and each number of workers, with tracing and without where tofu has it."""
     choices = (False, True) if HYBRIDIZE in VARIABLES else (None,)
     return [Setting(), *(Setting(count, each) for count in workers for each in choices)]
 
@@ -88,11 +88,11 @@ class Runner:
     """Runs test files of a checkout.
 
     Attributes:
-        folder: where they lie.
-        timeout_s: how long one test may take.
-        parts: where what each run found is kept.
-        resume: whether runs are taken from there.
-        select: what pytest's -k gets.
+        folder: the folder of the test files.
+        timeout_s: the longest time of one test.
+        parts: the folder that keeps the outcomes of each run.
+        resume: whether outcomes are taken from there.
+        select: the expression for pytest's -k.
     """
 
     folder: Path
@@ -158,7 +158,7 @@ class Runner:
         current = lines[-1]["test"] if lines and lines[-1]["outcome"] == "begins" else None
         if current is None and process.returncode in (0, 1, 5):
             return found, True
-        if current is None:  # it crashed where no test ran
+        if current is None:  # the process crashed where no test ran
             current = f"{what}::(after its tests)" if lines else f"{what}::(import)"
             found[current] = {"test": current, "outcome": "crashed", "reason": tail, "blocks": []}
             return found, True
@@ -180,7 +180,7 @@ class Runner:
 
 
 def _watch(process: subprocess.Popen[bytes], record: Path, timeout_s: float) -> bool:
-    """Wait for a process; kill it when it writes nothing for too long. Whether it was killed."""
+    """Wait for a process; kill it when it writes nothing for too long, and return whether."""
     size, since = -1, time.monotonic()
     while process.poll() is None:
         time.sleep(0.2)
@@ -209,12 +209,12 @@ def differing(runner: Runner, report: dict[str, Any]) -> None:
                     rounding.append(result)
                     continue
                 passes = _again(runner, setting, test)
-                if passes["tofu"] < passes["plain"]:  # else it is as random as it is plainly
+                if passes["tofu"] < passes["plain"]:  # else the test is as random as without tofu
                     different.append({**result, "passes": passes})
 
 
 def _again(runner: Runner, setting: Setting, test: str) -> dict[str, int]:
-    """With how many other seeds a test passes alone."""
+    """The number of other seeds with which a test passes alone."""
     passes = {"plain": 0, "tofu": 0}
     for seed in OTHER_SEEDS:
         for name, each in (("plain", Setting()), ("tofu", setting)):
@@ -224,7 +224,7 @@ def _again(runner: Runner, setting: Setting, test: str) -> dict[str, int]:
 
 
 def _passes_in_float64(runner: Runner, setting: Setting, test: str) -> bool:
-    """Whether it passes, plainly and under tofu, when all arrays are of float64."""
+    """Whether a test passes, plainly and under tofu, when all arrays are of float64."""
     for each in (Setting(), setting):
         wide = dataclasses.replace(each, float64=True)
         outcomes = {result["outcome"] for result in runner.kept(wide, _by_file(test)).values()}
@@ -249,7 +249,7 @@ def _by_file(test: str) -> str:
 
 
 def blocks(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """How many blocks were partitioned, and how many refused for which reason."""
+    """The number of partitioned blocks, and of refused blocks by reason."""
     partitioned, refused = 0, collections.Counter[str]()
     examples: dict[str, str] = {}
     for test, result in results.items():

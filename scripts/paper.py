@@ -32,7 +32,7 @@ SCRIPTS = (
     "table1", "table2", "table3", "figure8", "figure9", "figure10", "figure11",
     "soybean", "soybean8", "soybean9", "soybean10", "tensoropt", "tensoropt7",
 )  # fmt: skip
-# Script -> the page that has its numbers beside the paper's, and the section of it.
+# Script -> the page that has its numbers beside the paper's, and the page's section on them.
 TABLES = {
     "table1": ("table1.md", ""), "table2": ("table2.md", ""), "table3": ("systems.md", "Table 3"),
     "figure10": ("figure10.md", ""), "soybean": ("soybean.md", "Worked example"),
@@ -49,17 +49,17 @@ h2 { font-size: 1.1rem; margin-top: 2rem; } .verdict { white-space: nowrap; font
 .holds { color: var(--good); } .differs { color: var(--other); }
 .not-measured, .unsaid { color: var(--faint); font-weight: 400; }
 """
-WHOLE = ("table2",)  # of sizes alone: as quick without reduced models
+WHOLE = ("table2",)  # scripts that only add up sizes: as quick without reduced models
 FAILED = "failed"
 _MARK = re.compile(r"\*\*(.+?)\*\*|`(.+?)`")
 _LINK = re.compile(r"\[(.+?)\]\(.+?\)")
-UNSAID = "says nothing"  # a reduced model of a statement
+UNSAID = "says nothing"  # the verdict of reduced models on a statement
 SYSTEMS = ("table3", "figure8", "figure9")  # of _systems.py
 SOYBEAN = ("soybean8", "soybean9", "soybean10")  # of _soybean.py
 
 
 def run_all(output: Path, names: Sequence[str], *, smoke: bool) -> dict[str, str]:
-    """Run scripts; return what each printed, or why it failed."""
+    """Run scripts; return the output of each, or the reason of its failure."""
     printed = {}
     for number in progress(len(names), "tables and figures"):
         name = names[number]
@@ -89,10 +89,10 @@ def read_texts(folder: Path) -> dict[str, str]:
 
 
 def read_tables(folder: Path, name: str) -> Iterator[tuple[str, str]]:
-    """The tables of the page about a script, as Markdown has them, under their headings.
+    """The tables of the page about a script, in Markdown, under their headings.
 
-    Of a page with a section for the script, also what follows the table: the setting. Empty in a
-    folder that a run has filled: what the scripts printed is then all there is.
+    A page with a section for the script also gives the text after the table, which is the setting.
+    Empty in a folder that a run has filled, which has only the scripts' output.
     """
     page, section = TABLES.get(name, ("", ""))
     if not page or not (folder / page).is_file():
@@ -206,7 +206,7 @@ def _table_rows(table: str) -> Iterator[str]:
 
 
 def _marked(text: str) -> str:
-    """A text of Markdown, HTML already, with what is bold or code, and without its links."""
+    """A text of Markdown that is HTML already, with its bold and code marked, without its links."""
     plain = _LINK.sub(lambda found: found[1], text)
     return _MARK.sub(lambda found: f"<b>{found[1] or found[2]}</b>", plain)
 

@@ -2,8 +2,8 @@
 
     python scripts/results.py                     # every result, and whether it is stale
     python scripts/results.py --make              # makes stale ones again that count or predict
-    python scripts/results.py --make --timed      # those that measure time, too: on an idle machine
-    python scripts/results.py --make speed table1 # these, stale or not
+    python scripts/results.py --make --timed      # also results that measure time, on idle machines
+    python scripts/results.py --make speed table1 # these results, stale or not
 
 A result is a file docs/results/NAME.json that scripts/NAME.py or benchmarks/NAME.py writes, with
 its picture. It is stale if any file that its script depends on has changed; a change of comments or
@@ -28,9 +28,9 @@ from _sources import ROOT, digest, script_of, sources_of
 from tofu.tables import table
 
 RESULTS = ROOT / "docs" / "results"
-# Measure time: their numbers are worth what the machine was idle.
+# Results that measure time: other load on the machine spoils their numbers.
 TIMED = ("host_cost", "search", "setup", "simulation", "speed", "table1", "torch_step")
-# Differ whenever a result is made, and are no part of it.
+# Keys whose values differ whenever a result is made; comparisons ignore them.
 CIRCUMSTANCES = ("context", "search_seconds", "planning_s")
 
 
@@ -40,9 +40,9 @@ class Result:
 
     Attributes:
         name: of its file.
-        script: makes it.
-        made: how it was made: "by", "commit", "code" and "seconds"; empty: unknown.
-        values: everything else in its file.
+        script: the script that makes it.
+        made: its making: "by", "commit", "code" and "seconds"; empty: unknown.
+        values: all other values of its file.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Result:
 
     @property
     def is_timed(self) -> bool:
-        """Whether its numbers depend on what else the machine does."""
+        """Whether its numbers depend on other load on the machine."""
         return self.name in TIMED
 
     @property
     def is_stale(self) -> bool:
-        """Whether its code has changed, or nobody knows."""
+        """Whether its code has changed, or is unknown."""
         return self.made.get("code") != digest(sources_of(self.script))
 
     @property
@@ -75,7 +75,7 @@ class Result:
 
 
 def read_results(folder: Path = RESULTS) -> Iterator[Result]:
-    """All results that a script makes."""
+    """The results in docs/results that scripts make."""
     for path in sorted(folder.glob("*.json")):
         script = script_of(path.stem)
         if script is not None:
@@ -84,7 +84,7 @@ def read_results(folder: Path = RESULTS) -> Iterator[Result]:
 
 
 def to_text(results: Sequence[Result]) -> str:
-    """A table of the results, with what making them takes."""
+    """A table of the results, with the time that each takes to make."""
     cells = [
         (
             each.name,
@@ -114,7 +114,7 @@ def make(results: Sequence[Result]) -> list[str]:
 
 
 def without_circumstances(value: Any) -> Any:
-    """A result's values without those that say how it was made."""
+    """A result's values without CIRCUMSTANCES."""
     if isinstance(value, dict):
         kept = {key: each for key, each in value.items() if key not in CIRCUMSTANCES}
         return {key: without_circumstances(each) for key, each in kept.items()}
@@ -122,7 +122,7 @@ def without_circumstances(value: Any) -> Any:
 
 
 def changed(before: Sequence[Result], after: Sequence[Result]) -> list[str]:
-    """The names of the results that say something else than before."""
+    """The names of the results whose values have changed."""
     known = {each.name: without_circumstances(each.values) for each in before}
     return [
         each.name
@@ -144,7 +144,7 @@ def pages_of(name: str) -> list[str]:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Say what is stale; make it."""
+    """List stale results, and make them again if the command line says so."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--make", action="store_true", help="make stale results again")
     parser.add_argument("--timed", action="store_true", help="also those that measure time")

@@ -9,8 +9,8 @@
     python scripts/soak.py full FOLDER          # checkpoints on a small file system that fills up
     python scripts/soak.py torn FOLDER          # checkpoints that end early, or are another net's
 
-Each prints a line for each of its figures, and ends with status 1 where one is wrong. Set
-MXNET_ENGINE_TYPE or MXNET_EXEC_BULK_EXEC_* to try them under other engines.
+Each part prints a line for each of its figures, and ends with status 1 where a figure is wrong. Set
+MXNET_ENGINE_TYPE or MXNET_EXEC_BULK_EXEC_* to try the parts under other engines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mxnet import autograd, gluon
 import tofu
 
 FEATURES, WORKERS, SAMPLES = 64, 4, 5
-# Growth between the last two samples that is none, in bytes.
+# Growth between the last two samples that still counts as flat, in bytes.
 FLAT = 2**20
 LOOKS = 4
 EQUAL = 1e-10  # in float64
@@ -47,7 +47,7 @@ class _Use(ctypes.Structure):
 
 
 def bytes_in_use() -> int:
-    """Bytes that malloc has handed out: the least of some looks, as threads free some later."""
+    """Bytes that malloc has handed out: the least of some samples, as threads free some later."""
     look = ctypes.CDLL(None).mallinfo2
     look.restype = _Use
     found = []
@@ -61,7 +61,7 @@ def bytes_in_use() -> int:
 
 
 class Training:
-    """A small net with a Trainer; no gradient of it is zero, which Adam would make noise of."""
+    """A small net with a Trainer. No gradient is zero: Adam would turn zeros into noise."""
 
     def __init__(self, units: int = 128, **options: Any) -> None:
         mx.random.seed(1)
@@ -215,7 +215,7 @@ def _is_refused(load: Callable[[str], Any], path: Path) -> bool:
 
 
 def full(folder: Path) -> bool:
-    """Whether checkpoints outlive a full disk, and training goes on."""
+    """Whether checkpoints survive a full disk, and training goes on."""
     training, is_right = Training(), True
     saves: dict[str, Callable[[str], Any]] = {
         "parameters": training.net.save_parameters,

@@ -63,7 +63,7 @@ def problem(workers: int) -> Problem:
 
 
 def measure(workers: int) -> Iterator[dict[str, Any]]:
-    """Our plans' bytes over so many workers."""
+    """The bytes of our plans over a number of workers."""
     case = problem(workers)
     for name, options in SEARCHES.items():
         plan = plan_graph(case, options)

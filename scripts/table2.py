@@ -66,7 +66,7 @@ class Row:
 
     @property
     def difference(self) -> float:
-        """How much larger ours is, as a fraction of the paper's."""
+        """The difference of our size from the paper's, as a fraction of the paper's."""
         return self.ours_gib / self.paper_gib - 1
 
 

@@ -6,7 +6,7 @@
 
 TensorOpt (Cai et al.) names its models by their size only. Ours have about as many parameters:
 RNN-10-18K, WResNet-101-6, a Transformer of 5 layers with 4,096 units, and VGG-16. Nothing runs: the
-time of a step is what the search predicts on a machine file's assumptions (docs/search.md#time),
+time of a step is the search's prediction on a machine file's assumptions (docs/search.md#time),
 memory is its estimate, and only the search's own time is measured, on one core.
 """
 
@@ -48,13 +48,13 @@ PAPER: Mapping[str, tuple[float, float, Optional[float]]] = {
 BATCH = 256
 SMOKE_BATCH, SMOKE_WORKERS = 64, (2, 4)
 GOAL_SECONDS = 5.0
-_FLAT = 0.05  # of the frontier's time: what counts as nearly flat
+_FLAT = 0.05  # a part of the frontier whose time changes by less, relatively, is nearly flat
 _COLOURS = {"data-parallel": "#d6a9c3", "tofu": "#b98f4a", "mesh-tensorflow": "#6a9a6a"}
 Row = dict[str, Any]
 
 
 def transformer(units: int) -> Model:
-    """Five layers of so many units."""
+    """A Transformer of five layers with so many units."""
     small = find("transformer")
     sizes = {"units": units, "heads": units // 64, "hidden": 4 * units}
     options = {**small.full.options, "layers": 5, **sizes}
@@ -141,7 +141,7 @@ def record(point: Point) -> Row:
 
 
 def _fewer(problem: Problem, points: Optional[Sequence[Point]]) -> Row:
-    """The least time that fits, of a frontier, and those of the rivals."""
+    """The least time of a frontier that fits the memory, and the times of the rivals."""
     best = fastest_within(points or frontier_of(problem, MACHINE), DEVICE_BYTES)
     found = {point.name: point for point in _rivals(problem) if point.name != "optcnn"}
     row: Row = {"workers": problem.workers}
@@ -152,12 +152,12 @@ def _fewer(problem: Problem, points: Optional[Sequence[Point]]) -> Row:
 
 
 def fastest_within(points: Sequence[Point], limit_bytes: int) -> Optional[Point]:
-    """The plan with the least time that holds no more; None: none does."""
+    """The fastest plan that holds no more memory than the limit; None if there is none."""
     fitting = [point for point in points if point.held_bytes <= limit_bytes]
     return min(fitting, key=lambda point: point.cost, default=None)
 
 
-# --- what TensorOpt observes --------------------------------------------------------------------
+# --- TensorOpt's observations --------------------------------------------------------------------
 
 
 def observations(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
@@ -229,7 +229,7 @@ def to_text(document: Row) -> str:
     ]
     header = ("model", "workers", "ours within 16 GiB", "data parallel", "Tofu's plan")
     lines += table(header, cells)
-    if not document["reduced"]:  # which say nothing of the models
+    if not document["reduced"]:  # reduced models say nothing of the full ones
         lines += ["", *(f"{said}: {found}" for said, found in observations(rows))]
     return "\n".join(lines) + "\n"
 
@@ -323,7 +323,7 @@ def main() -> None:
     }  # fmt: skip
     for row in measure(args.models, smoke=args.smoke):
         document["rows"].append(row)
-        if args.output is not None:  # a run that is interrupted keeps what it has
+        if args.output is not None:  # after every model: an interrupted run keeps its results
             write(args.output, "tensoropt", document)
     print(to_text(document))
     write_and_draw(args.output, "tensoropt", document, draw)

@@ -5,7 +5,7 @@
 
 Figure 7 varies the size of the Transformer, the links between hosts, and those within one. The
 second part asks how fast WResNet-152-10 and RNN-10-8K are on the paper's machine within 12 to 32
-GiB a worker. Nothing runs: times are what the search predicts on a machine file's assumptions.
+GiB a worker. Nothing runs: times are the search's predictions on a machine file's assumptions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BATCH = 256
 LARGEST = 4096
 UNITS = (2048, 3072, LARGEST)
 WORKERS, ONE_HOST = 16, 8
-# The rate of the links of a level, as a multiple.
+# The rates of a level's links, as multiples of those in the machine file.
 ACROSS: Mapping[str, float] = {"no RDMA": 0.5, "RDMA": 1, "4 x RDMA": 4}
 WITHIN: Mapping[str, float] = {"PCIe": 1 / 20, "NVLink": 1}
 LIMITS_GIB = (12, 16, 24, 32)
@@ -113,7 +113,7 @@ def _within(points: Sequence[Point], limit_bytes: int) -> Optional[Row]:
 
 
 def observations(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """(what TensorOpt observes in Figure 7, "holds" or why not)."""
+    """TensorOpt's observations on Figure 7, each with "holds" or the reason why not."""
     found = {(row["part"], row["name"]): _turning(row) for row in rows}
     sizes = [found["size", f"{units:,} units"]["held_bytes"] for units in UNITS]
     yield (
@@ -176,7 +176,7 @@ def _point(point: Optional[Row]) -> str:
 
 
 def draw(document: Row, path: Path) -> None:
-    """Time over memory, a picture for each part of the figure."""
+    """Draw time over memory, a picture for each part of the figure."""
     pyplot = pyplot_of("tensoropt7")
 
     parts = list(dict.fromkeys(row["part"] for row in document["rows"]))
@@ -212,7 +212,7 @@ def main() -> None:
         }  # fmt: skip
         for row in figure7(Path(folder), args.smoke):
             document["rows"].append(row)
-            if args.output is not None:  # a run that is interrupted keeps what it has
+            if args.output is not None:  # after every part: an interrupted run keeps its results
                 write(args.output, "tensoropt7", document)
         document["limited"] = list(within_limits(args.smoke))
     print(to_text(document))

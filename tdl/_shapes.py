@@ -59,7 +59,7 @@ def names(ndim: int, prefix: str = "i") -> list[str]:
 
 
 def broadcast(tensor: Any, index: Sequence[Any], ones: Sequence[bool]) -> Any:
-    """The tensor's element that broadcasting puts at `index` of a shape with these ones."""
+    """The tensor's element that broadcasting puts at `index`; `ones`: dimensions of size 1."""
     skipped = len(ones) - tensor.ndim
     return tensor[
         tuple(
@@ -80,8 +80,8 @@ def unbroadcast(small: Sequence[bool], ones: Sequence[bool], element: Any) -> Ov
     """The gradient of broadcasting: `element` summed over the broadcast dimensions.
 
     Args:
-        small: which dimensions of the gradient have size 1.
-        ones: which do after broadcasting.
+        small: whether each dimension of the gradient has size 1.
+        ones: whether each dimension has size 1 after broadcasting.
         element: the value at an index of the broadcast shape.
     """
     skipped = len(ones) - len(small)
@@ -110,7 +110,7 @@ def instances(outputs: str, *reads: tuple[Any, str], tag: str = "o") -> tuple[Ov
     """Outputs of an opaque function of regions of tensors, in the notation of einsum.
 
     ``instances("nc.. n.", (data, "nc"), (rois, "n"))`` gives two outputs: in the first, n
-    and c choose what is read, and the other two dimensions index the function's result;
+    and c choose the regions, and the other two dimensions index the function's result;
     the second, which lacks c, is the sum over c.
 
     Args:

@@ -74,7 +74,7 @@ def _convolution(data, weight, bias, window, num_group):
 
 
 def _parameters_only(ograd, data, weight, bias, window):
-    """Gradients of weight and bias; nothing reads that of data (tofu.mx lowers it so)."""
+    """Gradients of weight and bias; tofu.mx lowers graphs so that nothing reads data's."""
     space, taps = names(len(window.kernel), "y"), names(len(window.kernel), "k")
     data = data.padded(0)
 
@@ -287,14 +287,14 @@ def pooling(
     def element(b, c, *y):
         body = Over(taps, lambda *k: source[b, c, window.position(y, k)])
         value = reducer(body, extent=kernel)
-        # A window is not split: that would be the parts' own, smaller one.
+        # A window is not split: each part would take its own, smaller window.
         return apply("pooled", value, count)
 
     return (Over(["b", "c", *space], element),) * 2
 
 
 def _global_pooling(data, pool_type):
-    """Over all of space: the sum can be split, the mean divides by its own count."""
+    """Pooling over all of space: the sum can be split, the mean divides by its own count."""
     n = data.ndim - 2
     taps = names(n, "k")
     ones = [f"one{d}" for d in range(n)]
@@ -309,7 +309,7 @@ def _global_pooling(data, pool_type):
 
 
 def _opaque_pooling(data, space):
-    """Over whole space, because a part's borders would not be the tensor's."""
+    """Pooling that keeps space whole, because a part's borders would not be the tensor's."""
     pool = Opaque("Pool")
     whole = (slice(None),) * len(space)
     return Over(["b", "c", *space], lambda b, c, *y: pool(data[b, c, whole])[y])
@@ -320,7 +320,7 @@ def backward_pooling(*args, kernel=(), stride=(), pad=(), global_pool=False, lay
     """The gradient of data: per batch and channel, and per window if windows do not overlap.
 
     Inputs: the head gradient, data and the output; between and after them, for the CPU's
-    max, the gradient of the workspace and the workspace. Those two are dummies: the
+    max, the gradient of the workspace and the workspace. These two are dummies: the
     workspace is in oneDNN's own form, so the gradient of a maximum is computed in a type
     that oneDNN does not support (tofu.mx lowers it so).
     """

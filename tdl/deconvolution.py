@@ -41,7 +41,7 @@ class _Spread:
 
     @property
     def after(self) -> int:
-        """One more if the operator could not adjust the end of its output otherwise."""
+        """The y above q that reach x; one more if the operator could not end its output else."""
         least = -(-self.pad // self.stride)
         left = self.stride * self.before - (self.reach - self.pad)
         right = self.stride * least - self.pad
@@ -54,12 +54,12 @@ class _Spread:
 
     @property
     def part_adj(self) -> int:
-        """The number of outputs that a part adds for its output to end where it should."""
+        """The number of outputs that a part adds at the end to reach the end of its tile."""
         return 2 * self.part_pad - self.stride * (self.before + self.after - 1) - self.reach - 1
 
 
 def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
-    """One per spatial dimension; a target shape replaces padding, as in MXNet."""
+    """The spread of each spatial dimension; a target shape replaces padding, as in MXNet."""
     n = len(kernel)
     strides, dilates = stride or (1,) * n, dilate or (1,) * n
     pads, ends = pad or (0,) * n, adj or (0,) * n
@@ -90,7 +90,7 @@ def _is_grouped(weight_shape, num_group):
 def _sizes(
     shapes, kernel=(), stride=(), dilate=(), pad=(), adj=(), target_shape=(), num_group=1, **_
 ):
-    """A part of the space has halos instead of padding, and drops what they produce."""
+    """The attributes of a part of the space: halos, whose outputs it drops, replace padding."""
     spreads = _spreads(shapes[0][2:], kernel, stride, dilate, pad, adj, target_shape)
     split = [f"q{d}" for d, spread in enumerate(spreads) if not spread.whole]
     rewrites = [Rewrite("num_filter", {"size": "co"})]
@@ -181,7 +181,7 @@ def deconvolution(
 
 
 def _gradient_sizes(shapes, kernel=(), **_):
-    """Parts of the data or of the window read the head gradient padded, and nothing else."""
+    """The attributes of parts of data or window, which read only the padded head gradient."""
     n = len(kernel)
     taps = names(n, "k")
     moving, none = (*names(n, "y"), *taps), {"const": str((0,) * n)}

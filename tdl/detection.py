@@ -74,7 +74,7 @@ def box_nms(data):
 
 @op(name="_backward_contrib_box_nms")
 def backward_box_nms(*args):
-    """The head gradients, put back where the boxes were, by those numbers."""
+    """The head gradients, put back at the boxes' places by their numbers."""
     return instances("." * args[0].ndim, *((x, "") for x in args))
 
 
@@ -133,7 +133,7 @@ def box_decode(data, anchors):
 
 @op(name="_contrib_index_array")
 def index_array(data, *, axes=None):
-    """Each element's own index, or a part of it."""
+    """The index of each element, or a part of the index."""
     used = range(data.ndim) if axes is None else [a % data.ndim for a in axes]
     return lambda *i, k: like(apply("index", *(i[d] for d in used), k), data[i])
 

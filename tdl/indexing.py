@@ -1,4 +1,4 @@
-"""Operators with data as indices: what they index is whole."""
+"""Operators with data as indices; the dimensions that they index are whole."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def index_copy(old, index, new):
 
 @op(name="_contrib_backward_index_copy")
 def backward_index_copy(ograd, old, index, new):
-    """The head gradient where nothing was replaced; zero; the head gradient elsewhere."""
+    """The gradient of the data, zero where slices were replaced; zero; that of the new slices."""
     rest = line(old.ndim, 0)
     reads = (ograd, rest), (old, rest), (index, ""), (new, rest)
     by_old, by_new = instances(f"{rest} {rest}", *reads)

@@ -139,7 +139,7 @@ def diag(data, *, axis1=0, axis2=1):
 
 @op(name="_backward_diag")
 def backward_diag(ograd, *, axis1=0, axis2=1, out_shapes):
-    """The head gradient on the diagonal, or the diagonal of it."""
+    """The head gradient on the diagonal, or its diagonal."""
     ndim = len(out_shapes[0])
     if ndim == 1:
         return instances(".", (ograd, ""))

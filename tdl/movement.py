@@ -42,7 +42,7 @@ def _squeezed(shape, axis):
 
 
 def _these_axes(shapes, axis=None):
-    """A part may have further dimensions of size 1, and keeps them."""
+    """The axes as an attribute: a part may have further dimensions of size 1, which it keeps."""
     return [Rewrite("axis", {"const": str(tuple(_squeezed(shapes[0], axis)))})]
 
 
@@ -105,8 +105,8 @@ def _slice_bounds(shape, begin, step):
 def _fixed(shape, begin, end, step):
     """Dimensions of a slice that stay whole, and the one with its own end.
 
-    Whole are dimensions where something is counted from the end, which differs in a part, and
-    all but one of those that end before the tensor does, because a part has its own `end`.
+    Dimensions that count a position from the end are whole, because the end differs in a part. So
+    are all but one of the dimensions that end before the tensor does: a part has its own `end`.
     """
     begin, end, step = _places(begin, end, step)
     counted = {d for each in (begin, end, step) for d, n in enumerate(each) if n and n < 0}
@@ -115,7 +115,7 @@ def _fixed(shape, begin, end, step):
 
 
 def _open_end(shapes, begin, end=(), step=()):
-    """A part is sliced to the end of what it gets."""
+    """The attributes of a part, which is sliced to the end of its input."""
     early = _fixed(shapes[0], begin, end, step)[1]
     ends = tuple(None if d in early else n for d, n in enumerate(end))
     return [Rewrite("end", {"const": str(ends)}, tuple(f"i{d}" for d in early))]

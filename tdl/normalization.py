@@ -1,4 +1,4 @@
-"""Normalizations. Dimensions they take statistics over are whole; tofu.mx lowers some."""
+"""Normalizations. Dimensions of their statistics are whole; tofu.mx lowers some operators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tofu.tdl._shapes import at, axes_of, axis_of, instances, line, names, whole
 
 
 def _channel_slices(tensor, axis, channel):
-    """Everything in one channel."""
+    """All elements of one channel."""
     return tensor[tuple(channel if d == axis else slice(None) for d in range(tensor.ndim))]
 
 
@@ -27,7 +27,7 @@ def _batch_norm(tensors, axis, big):
 
 
 def _scaled(data, vectors, axis):
-    """Normalized with given statistics, and these."""
+    """The data, normalized with given statistics, and these statistics."""
     norm = Opaque("Normalized")
     axis = axis_of(axis, data.ndim)
     every = names(data.ndim)
@@ -57,13 +57,16 @@ def backward_batch_norm(*args, axis=1):
 
 
 def _unsplit(tensors, data, rest):
-    """Every element from all of the tensors."""
+    """Outputs whose every element depends on all of the tensors."""
     return instances(" ".join(["." * tensors[data].ndim, *rest]), *((x, "") for x in tensors))
 
 
 @op(name=("_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"))
 def fused_batch_norm(*args, out_shapes):
-    """Not split: one synchronizes by name, one packs its ReLU's mask; tofu.mx lowers both."""
+    """Two operators that are not split: one synchronizes by name, one packs its ReLU's mask.
+
+    tofu.mx lowers both.
+    """
     return _unsplit(args, 0, ["." * len(s) for s in out_shapes[1:]])
 
 
@@ -141,7 +144,7 @@ def layer_norm(data, gamma, beta, *, axis=-1):
 
 @op(name="_backward_LayerNorm")
 def backward_layer_norm(ograd, data, gamma, mean, std, *, axis=-1):
-    """The gradients of data, gamma and beta; the latter are sums over the rest."""
+    """The gradients of data, gamma and beta; the latter two are sums over the other axes."""
     norm = Opaque("LayerNormGradient")
     axis = axis_of(axis, data.ndim)
     every = names(data.ndim)

@@ -1,6 +1,6 @@
 """NumPy's element-wise, broadcasting and creation operators, and gradients.
 
-Descriptions of MXNet's classic operators also cover these where they compute the same.
+Descriptions of MXNet's classic operators also cover NumPy's where both compute the same.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def reshape(a, *, newshape, order="C", reverse=None, out_shapes):
 
 @op(name="_np_moveaxis")
 def moveaxis(a, *, source, destination):
-    """Some dimensions moved, the rest in their order."""
+    """Some dimensions moved, the others in their order."""
     source, destination = ((d,) if isinstance(d, int) else d for d in (source, destination))
     moved = {axis_of(d, a.ndim): axis_of(s, a.ndim) for s, d in zip(source, destination)}
     rest = iter(d for d in range(a.ndim) if d not in moved.values())

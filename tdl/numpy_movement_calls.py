@@ -74,7 +74,7 @@ def _joined() -> list[Case]:
         attrs = two if dim is None else {**two, "axis": dim}
         inputs = [real(*s) for s in shapes]
         backward = "concat" if name == "concatenate" else name
-        # MXNet's shape inference of these operators loses the sizes of the inputs.
+        # MXNet's shape inference of these two operators loses the sizes of their inputs.
         own = {
             "attrs": attrs,
             "expect": expect,

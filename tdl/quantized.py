@@ -29,7 +29,7 @@ def _elementwise(tensors, ranges):
 
 @op(name=("_contrib_quantize", "_contrib_quantized_act"))
 def quantize(data, low, high):
-    """Each element as an integer, or a function of it."""
+    """Each element as an integer, or a function of the element."""
     return *_elementwise([data], [low, high]), *_ranges([low, high])
 
 

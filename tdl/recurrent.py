@@ -1,7 +1,7 @@
 """The fused recurrent operator: sequences of a batch are independent of each other.
 
 Data have shape (time, batch, input), states (layers * directions, batch, hidden). Parameters
-are one vector with all layers' matrices, so no part of it belongs to a part of a state.
+are one vector with all layers' matrices, so no part of the vector belongs to a part of a state.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def backward_correlation(ograd, first, second):
 
 @op(name="ROIPooling")
 def roi_pooling(data, rois):
-    """The maxima of a region's bins and their positions, which count channels: these are whole."""
+    """The maxima of a region's bins, and their positions, which count channels: these are whole."""
     return instances("r... r...", (data, ""), (rois, "r"))
 
 

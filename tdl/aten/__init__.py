@@ -1,4 +1,4 @@
-"""Descriptions of PyTorch's ATen operators, one file per family; nothing else.
+"""Descriptions of PyTorch's ATen operators, one file per family.
 
 A name is an operator with its overload, ``aten.add.Tensor``. Importing this package registers the
 descriptions; only ``tofu.torch`` does. Tensor arguments are inputs in the order of the operator's

@@ -21,7 +21,7 @@ def attention(query, key, value, mask=None, *, is_causal=False):
     word = "" if mask is None else _mask_word(mask)
 
     def read(n, h, q):
-        # A causal mask counts queries from the first one, so these are then whole.
+        # A causal mask counts queries from the first one, so the queries are then whole.
         tensors = [query[n, h, _ALL if is_causal else q, :], key[n, h, :, :], value[n, h, :, :]]
         if mask is not None:
             by = {"n": n, "h": h, "0": 0, ".": _ALL}

@@ -17,7 +17,7 @@ _SIZE = (Rewrite("size", {"output_shape": 0}),)
     rewrites=_SIZE,
 )
 def filled():
-    """One value, or one that is drawn, for every element."""
+    """One value for every element, or a random one for each."""
     return lambda *i: apply("filled")
 
 
@@ -32,11 +32,11 @@ def filled_like(_):
 
 @op(name=[f"aten.{name}" for name in ("arange.default", "arange.start", "arange.start_step")])
 def numbers():
-    """Each index, or a multiple of it: a part would count from the tensor's begin."""
+    """The index of each element, or a multiple of it. No split: a part would count from zero."""
     return lambda i: apply("number", i)
 
 
 @op(name=("aten.eye.default", "aten.eye.m", "aten.tril_indices.default"))
 def matrix():
-    """Ones on a diagonal: likewise."""
+    """Ones on a diagonal. No split: a part would begin at the first row."""
     return lambda i, j: apply("number", i, j)

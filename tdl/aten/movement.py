@@ -22,7 +22,7 @@ def view(data, *, out_shapes):
 
 
 def _view_of_lines(data, target):
-    """A view whose trailing dimensions have no common factors: these are whole."""
+    """A view whose trailing dimensions have no common factors and are therefore whole."""
     same = 0
     while data.shape[same] == target[same]:
         same += 1
@@ -70,7 +70,7 @@ def unsqueeze(data, *, dim):
 
 @op(name=("aten.squeeze.dim", "aten.squeeze.dims"))
 def squeeze(data, *, dim):
-    """Without some dimensions of size 1. Others of those named stay."""
+    """The elements without the named dimensions that have size 1; other named ones stay."""
     gone = [d for d in axes_of(dim, data.ndim) if data.ones[d]]
     kept = [d for d in range(data.ndim) if d not in gone]
     return lambda *i: data[tuple(i[kept.index(d)] if d in kept else 0 for d in range(data.ndim))]
@@ -88,7 +88,7 @@ def reordered(data, *, dims=()):
 
 
 def _along(data, axes, size):
-    """Along the axes something of whole lines, if sizes differ there; elsewhere the same."""
+    """A function of whole lines along axes whose sizes differ; the element along others."""
     lines = Opaque("Lines")
     axes = [d for d in axes if data.shape[d] != size[d]]
     if not axes:

@@ -1,4 +1,4 @@
-"""Reductions over some dimensions. Means are sums by the time they are described."""
+"""Reductions over some dimensions. Means have become sums before descriptions are read."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def amin(data, *, dim=None, keepdim=False):
     )
 )
 def along(data, *, dim=None, keepdim=False, out_shapes):
-    """Something of all elements along some dimensions, which are whole."""
+    """A function of all elements along some dimensions, which are whole."""
     axes = axes_of(dim, data.ndim) if dim != () else tuple(range(data.ndim))
     function = Opaque("Along")
     every = names(data.ndim)
@@ -70,7 +70,7 @@ def along(data, *, dim=None, keepdim=False, out_shapes):
 
 @op(name=("aten.cumsum.default", "aten.cumprod.default", "aten.logcumsumexp.default"))
 def running(data, *, dim):
-    """Something of the elements before, along a dimension, which is whole."""
+    """A function of the preceding elements along a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
     function = Opaque("Running")
     if not data.ndim:

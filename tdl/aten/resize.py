@@ -28,7 +28,7 @@ def _planes(tensors, out_shapes):
     )
 )
 def planes(*tensors, out_shapes):
-    """Each image and channel by itself."""
+    """The output planes, each from the same image and channel of the data."""
     if tensors[0].ndim < 3:
         raise InconclusiveError("pooling without a batch is not described")
     return _planes(tensors, out_shapes)
@@ -44,5 +44,5 @@ def planes(*tensors, out_shapes):
     rewrites=(Rewrite("input_size", {"output_shape": 0}),),
 )
 def upsample_backward(grad, *, out_shapes):
-    """The gradient of the data, of each image and channel by itself."""
+    """The gradient of the data, separate for each image and channel."""
     return _planes([grad], out_shapes)
