@@ -244,12 +244,7 @@ def _plan_module(given: Given) -> None:
         parse_mesh(given.mesh),
         optimizer=given.update,
         wish=wish,
-        form=given.form,
-        everything=given.everything,
-        explain=given.explain,
-        layers=given.layers,
-        peak=given.peak,
-        command=_command(click.get_current_context()),
+        output=_output(given, wish, _command(click.get_current_context())),
     )
 
 

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from tofu.cli.explained import explained_names
+from tofu.cli.print_plans import Output
 from tofu.errors import ConfigError
 from tofu.planner.wish import Wish
 from tofu.plans.render import explain as explaining
@@ -64,14 +65,9 @@ def plan_module(
     *,
     optimizer: Optional[str],
     wish: Wish,
-    form: str,
-    everything: bool,
-    explain: Sequence[str] = (),
-    layers: bool = False,
-    peak: bool = False,
-    command: tuple[str, str] = ("", ""),
+    output: Output,
 ) -> None:
-    """Plan a module and print the plan, what `explain` names, its layers, or a rank's worst moment.
+    """Plan a module of PyTorch and print the plan, or the part of it that `output` asks for.
 
     Raises:
         ConfigError: torch is not installed, the target is no module, or has no such name.
@@ -86,22 +82,23 @@ def plan_module(
         model, args, kwargs, mesh=mesh, optimizer=optimizer, options=wish.options,
         memory=wish.limit_bytes, recompute=wish.recompute, name=target,
     )  # fmt: skip
-    names = explained_names([plan.problem], explain)[0] if explain else []
+    names = explained_names([plan.problem], output.explain)[0] if output.explain else []
     explanations = [explaining.explain(plan.problem, plan.details, name) for name in names]
-    if form == "json":
+    if output.form == "json":
         document = json.loads(plan.to_json())
         more = {"explanations": [each.document for each in explanations]} if explanations else {}
         click.echo(json.dumps({**document, **more}))
-    elif form == "python":
+    elif output.form == "python":
         click.echo(plan.to_python(), nl=False)
-    elif form == "html":
+    elif output.form == "html":
         sections = [section for each in explanations for section in each.sections]
-        click.echo(render_html(plan.details, sections, graph=plan.graph, command=command))
+        page = render_html(plan.details, sections, graph=plan.graph, command=output.command)
+        click.echo(page)
     elif explanations:
         click.echo("\n".join(each.to_text() for each in explanations), nl=False)
-    elif layers:
+    elif output.layers:
         click.echo(render_layers(plan.details), nl=False)
-    elif peak:
-        click.echo(render_peak(plan.details, everything=everything), nl=False)
+    elif output.peak:
+        click.echo(render_peak(plan.details, everything=output.everything), nl=False)
     else:
-        click.echo(plan.to_text(everything=everything), nl=False)
+        click.echo(plan.to_text(everything=output.everything), nl=False)

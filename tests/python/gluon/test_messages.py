@@ -14,8 +14,6 @@ import pytest
 import tofu.gluon  # noqa: F401  (messages belong to it)
 from tofu.gluon.session import block_report, messages
 
-OF_TWO = {"first": True, "forward_operators": 2}
-
 
 @pytest.fixture
 def session():
@@ -42,6 +40,15 @@ def compiled(indivisible, serial_bytes):
     )  # fmt: skip
 
 
+def report(name, done, session, *, parameters=9, serial_bytes, plan_file=None):
+    """Report a block of two operators whose first program is compiled."""
+    block = block_report.Partitioned.of(
+        name, done, parameters=parameters, forward_operators=2, serial_bytes=serial_bytes,
+        plan_file=plan_file,
+    )  # fmt: skip
+    block_report.partitioned(block, done, session, first=True)
+
+
 def told(function, *args):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -51,10 +58,10 @@ def told(function, *args):
 
 def test_debug_tells_more_than_info(session, capsys):
     messages.set_level("info")
-    block_report.partitioned("net", compiled({}, 4096), 10, session, **OF_TWO, serial_bytes=4096)
+    report("net", compiled({}, 4096), session, parameters=10, serial_bytes=4096)
     info = capsys.readouterr().err
     messages.set_level("debug")
-    block_report.partitioned("net", compiled({}, 4096), 10, session, **OF_TWO, serial_bytes=4096)
+    report("net", compiled({}, 4096), session, parameters=10, serial_bytes=4096)
     debug = capsys.readouterr().err
     assert debug.endswith(info)
     assert info.endswith(
@@ -104,16 +111,7 @@ def test_the_line_tells_which_plan_was_used(session, capsys, files, text):
     messages.set_level("info")
     session.state.depth.level = 1
     for file in files:
-        block_report.partitioned(
-            "net",
-            compiled({}, 1),
-            9,
-            session,
-            first=True,
-            forward_operators=2,
-            serial_bytes=4096,
-            plan_file=file,
-        )
+        report("net", compiled({}, 1), session, serial_bytes=4096, plan_file=file)
     block_report.tell_call("net", "", "", session)
     (line,) = capsys.readouterr().err.splitlines()
     size, whole = f"{1.5 * len(files):.1f} KiB", f"{4.0 * len(files):.1f} KiB"
@@ -139,15 +137,7 @@ def test_several_blocks_are_summed_up_once(
     messages.set_level("info")
     for number in range(blocks):
         session.state.depth.setup_seconds = 0.25
-        block_report.partitioned(
-            f"net{number}",
-            compiled({}, 1),
-            9,
-            session,
-            first=True,
-            forward_operators=2,
-            serial_bytes=2048,
-        )
+        report(f"net{number}", compiled({}, 1), session, serial_bytes=2048)
     capsys.readouterr()
     block_report.first_step(share, session)
     block_report.first_step(share, session)
@@ -166,7 +156,7 @@ def test_a_block_that_runs_in_part_is_one_warning(session, capsys):
     session.wish.limit_bytes = None
     session.state.depth.level = 1
     for name in ("first", "second"):
-        block_report.partitioned(name, compiled({}, 1), 9, session, **OF_TWO, serial_bytes=2048)
+        report(name, compiled({}, 1), session, serial_bytes=2048)
         block_report.untraced(f"{name}'s", "it prints", session)
     share = "4 of its 6 operators, 90.0% of its 20 parameters"
     assert told(block_report.tell_call, "net", "make it a HybridBlock", share, session) == [
@@ -189,7 +179,7 @@ def test_the_set_up_time_is_that_of_all_phases(session, capsys):
         with messages.phase("net", doing, session):
             time.sleep(seconds)
     for name in ("net", "another"):
-        block_report.partitioned(name, compiled({}, 1), 9, session, **OF_TWO, serial_bytes=4096)
+        report(name, compiled({}, 1), session, serial_bytes=4096)
         block_report.tell_call(name, "", "", session)
     first, second = capsys.readouterr().err.splitlines()
     assert 0.75 <= float(first.split()[-2]) < 60

@@ -78,11 +78,12 @@ def make_pool(
     plans = None if problem.saved is None else session.plans
     plan_file = None if plans is None else plans.path
     is_told = first and parameters
-    block_report.partitioned(
-        name, compiled, size, session, first=first, plan_file=plan_file,
+    block = block_report.Partitioned.of(
+        name, compiled, parameters=size, plan_file=plan_file,
         forward_operators=len(operators) - operators.count("null"),
         serial_bytes=session.state.backend.serial_memory(problem) if is_told else 0,
     )  # fmt: skip
+    block_report.partitioned(block, compiled, session, first=first)
     if first:
         if parameters:
             messages.replicated(name, compiled)

@@ -51,6 +51,32 @@ class Partitioned(NamedTuple):
     is_kept: bool
     plan_file: Optional[Path] = None
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        compiled: Compiled,
+        *,
+        parameters: int,
+        forward_operators: int,
+        serial_bytes: int,
+        plan_file: Optional[Path] = None,
+    ) -> Partitioned:
+        """The facts of a compiled block."""
+        plan = compiled.searched
+        return cls(
+            name,
+            plan.num_operators,
+            forward_operators,
+            parameters,
+            compiled.fetched_bytes,
+            plan.memory_bytes,
+            serial_bytes,
+            plan.search_seconds,
+            is_kept(plan),
+            plan_file,
+        )
+
 
 def _tell_plan(name: str, compiled: Compiled) -> None:
     plan = compiled.searched
@@ -68,17 +94,7 @@ def _tell_plan(name: str, compiled: Compiled) -> None:
     )
 
 
-def partitioned(
-    name: str,
-    compiled: Compiled,
-    parameters: int,
-    session: Session,
-    *,
-    first: bool,
-    forward_operators: int,
-    serial_bytes: int,
-    plan_file: Optional[Path] = None,
-) -> None:
+def partitioned(block: Partitioned, compiled: Compiled, session: Session, *, first: bool) -> None:
     """Report a partitioned block when the outermost call of a block returns.
 
     Later programs of a block, and blocks without parameters (losses), are reported at level debug
@@ -86,27 +102,14 @@ def partitioned(
     JSON for every program.
     """
     session.state.partitioned = True
-    plan = compiled.searched
     if session.wish.dump_dir is not None:
-        record = {"block": name, "parameters": parameters, **compiled.summary()}
+        record = {"block": block.name, "parameters": block.parameters, **compiled.summary()}
         with open(session.wish.dump_dir / "summary.json", "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
-    block = Partitioned(
-        name,
-        plan.num_operators,
-        forward_operators,
-        parameters,
-        compiled.fetched_bytes,
-        plan.memory_bytes,
-        serial_bytes,
-        plan.search_seconds,
-        is_kept(plan),
-        plan_file,
-    )
     if _log.isEnabledFor(logging.DEBUG):  # a graph's hash takes a moment
-        _tell_plan(name, compiled)
+        _tell_plan(block.name, compiled)
     depth = session.state.depth
-    if not first or not parameters:
+    if not first or not block.parameters:
         _tell(logging.DEBUG, block.name, "", [block], session)
     elif depth.level:
         depth.partitioned.append(block)
