@@ -134,12 +134,13 @@ class Recorder:
 
     def _watched(self, kind: str, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
-        def watched(name: str, what: Any, *args: Any, **kwargs: Any) -> None:
+        def watched(block: Any, what: Any, *args: Any, **kwargs: Any) -> None:
             first = kwargs.get("first", True)
+            name = block.name if kind == "partitioned" else block  # the others get a name only
             reason = what if kind == "serial" else "not hybridized" if kind == "eager" else ""
             if first:
                 self._blocks.append({"block": name, "kind": kind, "reason": reason})
-            original(name, what, *args, **kwargs)
+            original(block, what, *args, **kwargs)
 
         return watched
 

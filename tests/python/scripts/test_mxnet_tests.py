@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -44,11 +45,12 @@ def test_the_plugin_finds_what_it_watches(import_script, monkeypatch):
     watching = recorder.__new__(recorder)
     watching._blocks = []
     watching.watch()
-    block_report.partitioned("net", None, 3, None, first=True)
+    facts = types.SimpleNamespace(name="net")
+    block_report.partitioned(facts, None, None, first=True)
     messages.serial("net", "it prints", None)
     messages.check_eager("net", "hybridize it", None)
-    assert [(each["kind"], each["reason"]) for each in watching._blocks] == [
-        ("partitioned", ""),
-        ("serial", "it prints"),
-        ("eager", "not hybridized"),
+    assert [tuple(each.values()) for each in watching._blocks] == [
+        ("net", "partitioned", ""),
+        ("net", "serial", "it prints"),
+        ("net", "eager", "not hybridized"),
     ]
