@@ -100,6 +100,16 @@ class Graph:
     def nodes_of(self, ops: Set[str]) -> list[Node]:
         """The nodes of these operators."""
 
+    def at_size(
+        self, size: int, other: Graph, other_size: int, wanted_size: int
+    ) -> Graph | None:
+        """The graph at another size, such as a batch size, from itself and `other` at theirs.
+
+        Every extent, and every whole number in an attribute, is taken from the line through its
+        two values. None if something else differs, or a value on a line is not whole: make the
+        graph anew. Only a third graph shows that the line is right.
+        """
+
     def placed(self, groups: Sequence[str], control_deps: Sequence[Sequence[int]]) -> Graph:
         """A copy whose nodes have these context groups and control dependencies."""
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_set>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "bindings/documents.h"
 #include "fetch/fetch_nodes.h"
+#include "graph/between.h"
 #include "graph/names.h"
 #include "passes/memory/operator_uses.h"
 #include "passes/partition/graph_builder.h"
@@ -156,6 +158,12 @@ std::shared_ptr<Graph> Placed(const Graph& graph, const std::vector<std::string>
   return placed;
 }
 
+std::optional<Graph> AtSize(const Graph& graph, int64_t size, const Graph& other,
+                            int64_t other_size, int64_t wanted_size) {
+  if (size == other_size) throw py::value_error("expected graphs of two sizes");
+  return GraphAt({graph, size}, {other, other_size}, wanted_size);
+}
+
 std::vector<std::string> Undescribed(const GraphTable& table) {
   std::vector<std::string> ops;
   std::unordered_set<std::string> seen;
@@ -196,6 +204,8 @@ void BindGraph(py::module_* module) {
       .def_property_readonly("hash", &GraphHash)
       .def_property_readonly("nodes", &AllNodes)
       .def("nodes_of", &NodesOf, py::arg("ops"))
+      .def("at_size", &AtSize, py::arg("size"), py::arg("other"), py::arg("other_size"),
+           py::arg("wanted_size"), unlocked)
       .def("placed", &Placed, py::arg("groups"), py::arg("control_deps"))
       .def_property_readonly("heads", [](const Graph& g) { return EntryList(g.heads); })
       .def_property_readonly("head_roles", [](const Graph& g) { return g.head_roles; })

@@ -13,9 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Larger tensors are rejected, so byte counts over thousands of workers cannot
-// overflow (2^34 elements x 16 bytes x 2^14 workers = 2^52).
-constexpr int64_t kMaxElements = int64_t{1} << 34;
 // The "mxnet_version" that a loader of this JSON expects: 1.9.1.
 constexpr int kFormatVersion = 10901;
 

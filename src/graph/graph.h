@@ -23,6 +23,10 @@ class JsonCursor;
 // Extents by dimension.
 using Shape = ShortVector<int64_t, 4>;
 
+// Elements of a tensor. A larger one is rejected, so byte counts over thousands of workers
+// cannot overflow (2^34 elements x 16 bytes x 2^14 workers = 2^52).
+constexpr int64_t kMaxElements = int64_t{1} << 34;
+
 // The attribute of NNVM's JSON that is a node's `group`.
 constexpr char kGroupAttr[] = "__ctx_group__";
 

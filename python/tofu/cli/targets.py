@@ -18,6 +18,7 @@ from tofu.planner.sources import (
     check_symbol_text,
     from_model,
     from_symbol,
+    graphs_of_model,
     names_model,
 )
 from tofu.plans import Problem
@@ -62,6 +63,7 @@ class Target:
             GraphError: the symbol file is none.
         """
         if names_model(target):
+            graphs = graphs_of_model(target, optimizer=optimizer)
 
             @functools.lru_cache(maxsize=1)
             def of_model(batch: Optional[int], workers: int = 1) -> Problem:
@@ -71,6 +73,7 @@ class Target:
                     optimizer=optimizer,
                     workers=workers,
                     saved=saved,
+                    graphs=graphs,
                 )
 
             if saved is not None:

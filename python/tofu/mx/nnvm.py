@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Optional
 
 import mxnet as mx
@@ -121,22 +121,22 @@ class Graph:
     def topological(self) -> list[Node]:
         """List all nodes, each after its inputs and control dependencies."""
         order: list[Node] = []
-        done: set[Node] = set()
-        for root in [*(entry.node for entry in self.heads), *self.kept]:
-            if root in done:
-                continue
-            done.add(root)
-            stack = [(root, _before(root))]
-            while stack:
-                node, pending = stack[-1]
-                for child in pending:
-                    if child not in done:
-                        done.add(child)
-                        stack.append((child, _before(child)))
-                        break
-                else:
-                    order.append(node)
-                    stack.pop()
+        begun: set[Node] = set()
+        ended: set[Node] = set()
+        # A node is on the stack until it ends; a second visit finds all before it ended.
+        stack = [*reversed(self.kept), *(entry.node for entry in reversed(self.heads))]
+        while stack:
+            node = stack[-1]
+            if node in ended:
+                stack.pop()
+            elif node in begun:
+                stack.pop()
+                ended.add(node)
+                order.append(node)
+            else:
+                begun.add(node)
+                stack += [each for each in reversed(node.control_deps) if each not in begun]
+                stack += [each.node for each in reversed(node.inputs) if each.node not in begun]
         return order
 
     def nodes_read(self) -> set[Node]:
@@ -256,10 +256,6 @@ def merge_variables(graph: Graph) -> None:
         if node.is_variable and first.setdefault(node.name, Entry(node)) != Entry(node):
             same[Entry(node)] = first[node.name]
     graph.replace(same)
-
-
-def _before(node: Node) -> Iterator[Node]:
-    return iter([entry.node for entry in node.inputs] + node.control_deps)
 
 
 def _read(data: dict[str, Any]) -> Graph:

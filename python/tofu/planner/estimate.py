@@ -40,6 +40,7 @@ _MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
 _SAVES = 0.99  # of the bytes of fewer workers: less is worth more workers
 _MOST_TRIES = 16  # of batch sizes
 _LINEAR_TRIES = 4  # before halves are tried, too
+_NEAR = 2  # two batches whose ratio is at most this show how memory grows between and beside them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,8 +176,9 @@ def largest_batches(
     """Yield numbers of workers and the largest batch whose plan stays within a limit.
 
     Sizes that the number of workers divides are tried, guided by memory growing nearly
-    linearly; below that number, its divisors. The memory of several numbers of workers is counted
-    at once.
+    linearly; below that number, its divisors. The memory of a batch that is yielded was counted;
+    that the next one does not fit may be told from the line through two batches near it. The
+    memory of several numbers of workers is counted at once.
 
     Args:
         problem_for: the graph for a number of workers and a batch size.
@@ -200,7 +202,8 @@ def largest_batches(
             return _BatchSearch(start, sizes, estimate_of)
 
         searches = map(search_of, starts)
-        width = most_at_once() if exact else 1
+        # One more than there are cores: the main thread searches a plan while they count.
+        width = most_at_once() + 1 if exact else 1
         active = deque(itertools.islice(searches, width))
         while active:
             for each in active:
@@ -276,6 +279,8 @@ def _sizes(
         planned = {each: found for each, found in seen.items() if found.plan}
         held = {each: found.held_bytes(optimizer) for each, found in planned.items()}
         size = _crossing(held, limit_bytes)
+        if 0 < most <= size < most + unit and _are_near(_nearest(held, limit_bytes)):
+            break
         if turn >= _LINEAR_TRIES and turn % 2:
             size = (most + least) // 2 if least else 2 * most
     smaller = [] if most else [size for size in range(unit - 1, 0, -1) if unit % size == 0]
@@ -286,12 +291,21 @@ def _sizes(
     return Fit(most, seen[most or min(seen)])
 
 
+def _nearest(held: Mapping[int, int], limit_bytes: int) -> list[int]:
+    """The two sizes whose memory is nearest to the limit, or all if there are fewer."""
+    return sorted(sorted(held, key=lambda size: abs(held[size] - limit_bytes))[:2])
+
+
+def _are_near(sizes: Sequence[int]) -> bool:
+    return len(sizes) == 2 and sizes[1] <= _NEAR * sizes[0]
+
+
 def _crossing(held: Mapping[int, int], limit_bytes: int) -> int:
     """The largest size within the limit, on the line through the two sizes nearest to it."""
-    nearest = sorted(held, key=lambda size: abs(held[size] - limit_bytes))
+    nearest = _nearest(held, limit_bytes)
     if len(nearest) < 2:
         return 0
-    low, high = sorted(nearest[:2])
+    low, high = nearest
     growth = (held[high] - held[low]) / (high - low)
     return max(low + math.floor((limit_bytes - held[low]) / growth), 0) if growth > 0 else 0
 

@@ -21,6 +21,8 @@ from tofu.plans import Problem
 from tofu.plans.file import PlanFile
 from tofu.plans.progress import stage
 
+from .batches import BatchGraphs, MakeGraph
+
 __all__ = [
     "SymbolRequest",
     "check_symbol_text",
@@ -28,6 +30,7 @@ __all__ = [
     "from_block",
     "from_model",
     "from_symbol",
+    "graphs_of_model",
     "names_model",
     "of_symbol",
 ]
@@ -234,8 +237,18 @@ def from_model(
     workers: Optional[int] = None,
     config: Optional[Config] = None,
     saved: Optional[PlanFile] = None,
+    graphs: Optional[BatchGraphs] = None,
 ) -> Problem:
     """The training graph of a model of tofu.models; with its plan if there are saved ones.
+
+    Args:
+        name: the model's name.
+        batch_size: number of examples; None: the model's own.
+        optimizer: update to plan for, or None.
+        workers: number of workers; None: that of a run.
+        config: the settings of a run; None: those of the environment.
+        saved: plans, of which the graph's is used; None: it is searched.
+        graphs: those of `graphs_of_model`, to plan for many batch sizes.
 
     Raises:
         ConfigError: there is no such model, or no plan is for its graph.
@@ -244,9 +257,24 @@ def from_model(
         check_mxnet(_WHO, load=True)
         from tofu import models
 
-        built = models.build(name, batch_size)
-        make_graph = built.training_graphs(optimizer=optimizer, on_gpus=_on_gpus(config))
-        return _problem(models.find(name).name, make_graph, workers, config, saved)
+        model = models.find(name)
+        graphs = graphs or graphs_of_model(name, optimizer=optimizer, config=config)
+        make_graph = graphs.at(model.batch_size if batch_size is None else batch_size)
+        return _problem(model.name, make_graph, workers, config, saved)
+
+
+def graphs_of_model(
+    name: str, *, optimizer: Optional[str], config: Optional[Config] = None
+) -> BatchGraphs:
+    """The training graphs of a model of tofu.models; arguments as for from_model."""
+
+    def from_batch(batch: int) -> MakeGraph:
+        from tofu import models
+
+        built = models.build(name, batch)
+        return built.training_graphs(optimizer=optimizer, on_gpus=_on_gpus(config))
+
+    return BatchGraphs(from_batch)
 
 
 def _making(name: str) -> AbstractContextManager[None]:
@@ -255,7 +283,7 @@ def _making(name: str) -> AbstractContextManager[None]:
 
 def _problem(
     name: str,
-    make_graph: Callable[[Optional[Collection[str]]], _core.Graph],
+    make_graph: MakeGraph,
     workers: Optional[int],
     config: Optional[Config],
     saved: Optional[PlanFile],
