@@ -258,8 +258,8 @@ def _sizes(
     def fits(size: int) -> Generator[int, Estimate, bool]:
         if size not in seen:
             seen[size] = yield size
-        found = seen[size]
-        return found.plan is not None and found.held_bytes(optimizer) <= limit_bytes
+        current = seen[size]
+        return current.plan is not None and current.held_bytes(optimizer) <= limit_bytes
 
     most, least = 0, 0  # the largest size known to fit, the smallest known not to; 0: none
     if batch % unit == 0:
@@ -276,8 +276,7 @@ def _sizes(
             most = size
         else:
             least = size
-        planned = {each: found for each, found in seen.items() if found.plan}
-        held = {each: found.held_bytes(optimizer) for each, found in planned.items()}
+        held = {each: e.held_bytes(optimizer) for each, e in seen.items() if e.plan}
         size = _crossing(held, limit_bytes)
         if 0 < most <= size < most + unit and _are_near(_nearest(held, limit_bytes)):
             break

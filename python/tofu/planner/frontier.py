@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.names import readable
@@ -21,7 +21,7 @@ from tofu.plans.progress import stage
 from .limits import held_bytes
 from .recomputation import Recomputation, recomputed
 from .search import BY_SPEED, plan_frontier, search, with_shares
-from .sweep import Found, Measure, Outcome, Trial, measured, searched_trial
+from .sweep import Found, Measure, Outcome, Trial, sweep
 
 __all__ = ["Point", "changed", "frontier", "turning_point", "unbeaten"]
 
@@ -87,20 +87,20 @@ def frontier(
     measure = measure or Measure()
     known: deque[dict[str, Any]] = deque()
 
-    def found() -> Iterator[Found]:
+    def trials() -> Iterator[Union[Trial, Found]]:
         for each, more in _plans(problem, options, limits, measure):
             known.append(more)
             yield each
         for trial in _recomputing(problem, options) if recompute else ():
             known.append({})
-            yield searched_trial(trial)
+            yield trial
         others = rivals or {}
         for number, (name, chosen) in enumerate(others.items(), 1):
             known.append({"is_rival": True})
             place = f"{name} (rival {number} of {len(others)})"
-            yield searched_trial(Trial(name, problem, chosen, place=place))
+            yield Trial(name, problem, chosen, place=place)
 
-    for outcome in measured(found(), measure):
+    for outcome in sweep(trials(), measure):
         yield from _point(outcome, most_bytes, **known.popleft())
 
 

@@ -18,7 +18,7 @@ import json
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from tofu import _core, file_cache
 from tofu.analysis.strategy_table import table_digest
@@ -29,11 +29,12 @@ from tofu.plans.machine_files import read_machine
 from tofu.plans.options import check_pins
 from tofu.plans.parts import Parts
 from tofu.plans.problem import Cuts
-from tofu.plans.progress import following
+from tofu.plans.progress import SearchProgress, shown
 
 from .dumps import OnPass, dumper
 from .rivals import candidates, cuts_of, fast_rivals
 from .shares import Shares, device_speeds, refined_shares
+from .side_threads import Start
 from .time_model import time_model
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ __all__ = [
     "BY_SPEED",
     "Frontier",
     "Searched",
+    "begin_search",
     "default_fetch",
     "is_kept",
     "plan_frontier",
@@ -136,6 +138,21 @@ def search(
     return contest.refined(problem)
 
 
+def begin_search(
+    problem: Problem, options: SearchOptions, *, start: Start
+) -> Callable[[], Searched]:
+    """Begin what ``search`` does without simulation; the function returned waits for the result.
+
+    start: starts the search of the problem's graph. The refined graph, which MXNet makes, is
+        searched by the function returned.
+    """
+    if problem.saved is not None or problem.wishes:
+        return lambda: search(problem, options, simulated=False)
+    contest = _Contest(options, None, simulated=False, on_pass=None)
+    contest.begin(problem, start)
+    return lambda: contest.refined(problem)
+
+
 def plan_refined(problem: Problem, options: Optional[SearchOptions] = None) -> tuple[Problem, Plan]:
     """Return the graph that a run would use, and its plan, without a simulation.
 
@@ -161,6 +178,7 @@ def search_plan(
     cuts: Optional[Cuts] = None,
     options: Optional[SearchOptions] = None,
     on_pass: Optional[OnPass] = None,
+    progress: Optional[SearchProgress] = None,
 ) -> _core.Plan:
     """Search one plan of a graph: a call of the C++ search.
 
@@ -170,6 +188,7 @@ def search_plan(
         cuts: the cuts of tensors that are cut already; pins of `options` apply to the others.
         options: how to search.
         on_pass: called after every pass, or None.
+        progress: hears of the search, and is shown by the caller; None: it is shown here.
 
     Raises:
         ConfigError: there is no such machine.
@@ -183,7 +202,7 @@ def search_plan(
     plan = None if kept is None else _kept_plan(table, kept)
     if plan is not None:
         return _divided(plan, None, chosen)
-    with _searching(table, chosen) as (model, arguments):
+    with _searching(table, chosen, progress) as (model, arguments):
         plan = _core.plan(
             table, workers=workers, pins=pins, on_pass=on_pass, **arguments, **chosen.arguments()
         )
@@ -230,6 +249,23 @@ class _Contest:
             self._candidates = candidates(options)
             fetch = fetch or default_fetch(self._machine)
         self._fetch = fetch
+        self._begun: Optional[Callable[[], _core.Plan]] = None
+
+    def begin(self, problem: Problem, start: Start) -> None:
+        """Begin the first search that ``refined`` waits for; nothing may be simulated."""
+        options = self._options
+        progress = SearchProgress(options.limit_s, options.objective)
+        wait = start(
+            lambda: search_plan(
+                problem.table, problem.workers, problem.fixed, options, progress=progress
+            )
+        )
+
+        def begun() -> _core.Plan:
+            with shown(progress):
+                return wait()
+
+        self._begun = begun
 
     def refined(self, problem: Problem) -> Searched:
         """The best plan of the graph, or of its refined graph if that plan is as good."""
@@ -251,8 +287,7 @@ class _Contest:
     def _best(self, problem: Problem) -> Searched:
         results: dict[str, Searched] = {}
         for name, options in self._candidates.items():
-            on_pass = self._on_pass if self._machine is None else None
-            plan = search_plan(problem.table, problem.workers, problem.fixed, options, on_pass)
+            plan = self._plan(problem, options)
             results[name] = Searched(problem, plan, options, self._simulated(plan))
         if self._machine is not None:
             own = [each.plan for each in results.values()]
@@ -277,6 +312,13 @@ class _Contest:
             times = {name: _signed_ns(each) for name, each in results.items()}
             best = min(results.values(), key=_slowness)
         return dataclasses.replace(best, simulated_ns=times)
+
+    def _plan(self, problem: Problem, options: SearchOptions) -> _core.Plan:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            return begun()
+        on_pass = self._on_pass if self._machine is None else None
+        return search_plan(problem.table, problem.workers, problem.fixed, options, on_pass)
 
     def _simulated(self, plan: _core.Plan) -> Optional[Simulation]:
         if self._machine is None or self._fetch is None:
@@ -435,7 +477,7 @@ def _fixed(table: _core.StrategyTable, cuts: Cuts, options: SearchOptions) -> di
 
 @contextlib.contextmanager
 def _searching(
-    table: _core.StrategyTable, options: SearchOptions
+    table: _core.StrategyTable, options: SearchOptions, progress: Optional[SearchProgress] = None
 ) -> Iterator[tuple[Optional[_core.TimeModel], dict[str, Any]]]:
     """The machine's model, and the objective and progress as arguments of a search."""
     objective = options.objective
@@ -444,8 +486,9 @@ def _searching(
     model = None
     if options.machine:
         model = time_model(table, options.machine, is_balanced=options.is_balanced)
-    with following(options.limit_s, objective) as heard:
-        arguments: dict[str, Any] = {"on_progress": heard, "objective": objective}
+    heard = progress or SearchProgress(options.limit_s, objective)
+    with contextlib.nullcontext() if progress else shown(heard):
+        arguments: dict[str, Any] = {"on_progress": heard.heard, "objective": objective}
         yield model, {**arguments, "time": model if objective == "time" else None}
 
 

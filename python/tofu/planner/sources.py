@@ -21,7 +21,7 @@ from tofu.plans import Problem
 from tofu.plans.file import PlanFile
 from tofu.plans.progress import stage
 
-from .batches import BatchGraphs, MakeGraph
+from .batch_graphs import BatchGraphs, MakeGraph
 
 __all__ = [
     "SymbolRequest",
@@ -221,7 +221,7 @@ def from_block(
             f"{_first_line(error)}); expected a block that hybridizes"
         ) from error
     symbol = mx.sym.Group(list(output)) if isinstance(output, (list, tuple)) else output
-    shapes = {name: tuple(getattr(given, "shape", given)) for name, given in zip(names, inputs)}
+    shapes = {name: tuple(getattr(array, "shape", array)) for name, array in zip(names, inputs)}
     request = SymbolRequest(
         Path(block.name), shapes, {"": "float32", **dtypes}, frozenset(), optimizer, predict
     )
@@ -317,10 +317,10 @@ def _saved_plan(
     prepare: Callable[[Optional[Collection[str]]], _core.StrategyTable],
 ) -> _core.Plan:
     """The saved plan of a graph, or of the same graph with BatchNorms that the plan keeps whole."""
-    whole = saved.kept_whole(problem.graph.hash, problem.workers)
+    kept_whole = saved.kept_whole(problem.graph.hash, problem.workers)
     plan = saved.plan_for(problem.table, problem.workers)
-    if plan is None and whole:
-        plan = saved.plan_for(prepare(whole), problem.workers)
+    if plan is None and kept_whole:
+        plan = saved.plan_for(prepare(kept_whole), problem.workers)
     if plan is None:
         differs = saved.difference(problem.graph) or "the file is for another graph"
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A sweep: plans many problems or options one after the other, and measures the plans."""
+"""A sweep: plans many problems or options, and measures the plans."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tofu.plans.progress import stage
 from .limits import held_bytes
 from .memory import begin_memory
 from .recomputation import Recomputation
-from .search import Searched, search
+from .search import Searched, begin_search
 from .side_threads import Start, in_turn, most_at_once, side_threads
 
-__all__ = ["Found", "Measure", "Outcome", "Trial", "begun", "measured", "searched_trial", "sweep"]
+__all__ = ["Found", "Measure", "Outcome", "Trial", "begun", "searched_trial", "sweep"]
 
 StepSeconds = Callable[[Problem, Plan], float]
 
@@ -136,37 +136,53 @@ class Measure:
         return finish
 
 
-def sweep(trials: Iterable[Trial], measure: Measure) -> Iterator[Outcome]:
-    """Plan every trial, and yield its outcome as soon as it is known."""
-    return measured(map(searched_trial, trials), measure)
+def sweep(trials: Iterable[Union[Trial, Found]], measure: Measure) -> Iterator[Outcome]:
+    """Plan the trials that are not planned yet, and yield the outcome of each, in order.
+
+    The next trials are searched, and memory is counted, on side threads. The first outcome is
+    yielded as soon as it is known, a later one after the searches beside it at most.
+    """
+    waiting: deque[Callable[[], Outcome]] = deque()
+    kept_back = 0  # outcomes that are still measured while the next trials are searched
+    with side_threads() as start:
+        for found in _searched(trials, start):
+            waiting.append(begun(*found, measure, start if measure.runs_beside else in_turn))
+            if len(waiting) > kept_back:
+                yield waiting.popleft()()
+                kept_back = most_at_once() if measure.runs_beside else 0
+        while waiting:
+            yield waiting.popleft()()
 
 
 def searched_trial(trial: Trial) -> Found:
     """Search the plan of a trial."""
-    with stage(trial.doing):
-        try:
-            return trial, search(trial.problem, trial.options, simulated=False)
-        except PlanError as error:
-            return trial, error
+    return _begin_trial(trial, in_turn)()
 
 
-def measured(found: Iterable[Found], measure: Measure) -> Iterator[Outcome]:
-    """Measure the plans of trials, and yield their outcomes in order.
+def _searched(trials: Iterable[Union[Trial, Found]], start: Start) -> Iterator[Found]:
+    """Search trials in order, the next ones beside the one that is waited for."""
+    ahead: deque[Callable[[], Found]] = deque()
+    for each in trials:
+        ahead.append(_begin_trial(each, start))
+        if len(ahead) > most_at_once():
+            yield ahead.popleft()()
+    while ahead:
+        yield ahead.popleft()()
 
-    While plans are measured the next ones are searched, if that is faster; an outcome then waits
-    for a search at most.
-    """
-    if not measure.runs_beside:
-        yield from (begun(*each, measure, in_turn)() for each in found)
-        return
-    waiting: deque[Callable[[], Outcome]] = deque()
-    with side_threads() as start:
-        for each in found:
-            waiting.append(begun(*each, measure, start))
-            if len(waiting) > most_at_once():
-                yield waiting.popleft()()
-        while waiting:
-            yield waiting.popleft()()
+
+def _begin_trial(trial: Union[Trial, Found], start: Start) -> Callable[[], Found]:
+    if not isinstance(trial, Trial):
+        return lambda: trial
+    wait = begin_search(trial.problem, trial.options, start=start)
+
+    def finish() -> Found:
+        with stage(trial.doing):
+            try:
+                return trial, wait()
+            except PlanError as error:
+                return trial, error
+
+    return finish
 
 
 def begun(

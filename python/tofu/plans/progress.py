@@ -20,7 +20,16 @@ from tofu.config import OBJECTIVES, Config
 
 from .plan import format_cost, gap_text
 
-__all__ = ["Heard", "clear", "following", "hold_terminal", "is_terminal", "stage"]
+__all__ = [
+    "Heard",
+    "SearchProgress",
+    "clear",
+    "following",
+    "hold_terminal",
+    "is_terminal",
+    "shown",
+    "stage",
+]
 
 Heard = Callable[[str, Optional[int], int], None]
 _FIRST_S = 1.0
@@ -62,17 +71,20 @@ def stage(doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def following(limit_s: float, objective: str = OBJECTIVES[0]) -> Iterator[Optional[Heard]]:
-    """Yields a callback for a search's stage, its best plan's cost (or None), and its bound.
-
-    Yields None if nothing is to be shown. objective: of the search, one of config.OBJECTIVES.
-    """
-    level = Config.from_environment().log_level
-    if level == "quiet" or not (is_terminal() or level == "debug"):
-        yield None
-        return
-    search = _Search(limit_s, objective)
-    with _followed(search):
+    """Show the progress of the search in the block; yields its callback, SearchProgress.heard."""
+    search = SearchProgress(limit_s, objective)
+    with shown(search):
         yield search.heard
+
+
+@contextlib.contextmanager
+def shown(search: SearchProgress) -> Iterator[None]:
+    """Show the progress of a search, which may run on another thread, while the block waits."""
+    if search.heard is None:
+        yield
+        return
+    with _followed(search):
+        yield
 
 
 @contextlib.contextmanager
@@ -164,20 +176,34 @@ class _Stage(_Follower):
         return f"{self.doing}, {self.seconds:.0f} s"
 
 
-class _Search(_Follower):
-    def __init__(self, limit_s: float, objective: str) -> None:
+class SearchProgress(_Follower):
+    """What is known of a search.
+
+    Args:
+        limit_s: its time limit, in seconds.
+        objective: what it minimises, one of config.OBJECTIVES.
+
+    Attributes:
+        heard: a callback for the search's stage, its best plan's cost (or None) and its bound; None
+            if nothing is to be shown.
+    """
+
+    def __init__(self, limit_s: float, objective: str = OBJECTIVES[0]) -> None:
         super().__init__()
         self.first_s = _FIRST_S
+        level = Config.from_environment().log_level
+        is_told = level != "quiet" and (is_terminal() or level == "debug")
+        self.heard: Optional[Heard] = self._hear if is_told else None
         self._limit_s = limit_s
         self._objective = objective
         self._known: Optional[tuple[str, Optional[int], int]] = None
         self._told: Optional[tuple[str, Optional[int], int]] = None
 
-    def heard(self, stage: str, best: Optional[int], bound: int) -> None:
-        """Keep the search's figures, which the thread shows."""
-        self._known = stage, best, bound
+    def _hear(self, stage: str, best: Optional[int], bound: int) -> None:
+        self._known = stage, best, bound  # which the thread that shows it reads
 
     def line(self) -> Optional[str]:
+        """What is known, if that is new or a terminal shows the time, too."""
         known = self._known
         if known is None or (known == self._told and not self._is_terminal):
             return None

@@ -72,30 +72,36 @@ def test_workers_beyond_the_elements_of_every_dimension_are_of_no_use():
 
 
 def test_a_number_without_a_plan_costs_only_itself(monkeypatch):
-    real = sweep.search
+    real = sweep.begin_search
+
+    def refuse():
+        raise PlanError("two are refused")
 
     def refuse_two(problem, options, **how):
-        if problem.workers == 2:
-            raise PlanError("two are refused")
-        return real(problem, options, **how)
+        return refuse if problem.workers == 2 else real(problem, options, **how)
 
-    monkeypatch.setattr(sweep, "search", refuse_two)
+    monkeypatch.setattr(sweep, "begin_search", refuse_two)
     found = list(estimate(mlp, workers=(1, 2, 4), exact=False))
     assert [each.reason for each in found] == ["", "two are refused", ""]
 
 
 def test_rows_are_printed_as_they_are_known(monkeypatch, capsys):
-    """A row that needs hours must not hold back earlier rows."""
-    real = sweep.search
+    """A row that needs hours must not keep back those before it."""
+    real = sweep.begin_search
     printed = []
 
     def note(problem, options, **how):
-        printed.append(capsys.readouterr().out)
-        if problem.workers == 2:
-            raise PlanError("two are refused")
-        return real(problem, options, **how)
+        wait = real(problem, options, **how)
 
-    monkeypatch.setattr(sweep, "search", note)
+        def waits():
+            printed.append(capsys.readouterr().out)
+            if problem.workers == 2:
+                raise PlanError("two are refused")
+            return wait()
+
+        return waits
+
+    monkeypatch.setattr(sweep, "begin_search", note)
     given = ["--workers=1,2,4", "--memory=estimate", "--batch-size=64", "--gpu-memory=2GiB"]
     assert run(["estimate", "mlp", *given]) == 0
     header, first, second, *batches = printed

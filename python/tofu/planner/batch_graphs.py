@@ -38,12 +38,12 @@ class BatchGraphs:
     def at(self, batch: int) -> MakeGraph:
         """What makes the graphs at a batch size."""
 
-        def make_graph(whole: Optional[Collection[str]]) -> _core.Graph:
-            key = None if whole is None else frozenset(whole)
+        def make_graph(fused: Optional[Collection[str]]) -> _core.Graph:
+            key = None if fused is None else frozenset(fused)
             line = self._lines.setdefault(key, _Line())
             graph = line.at(batch)
             if graph is None:
-                graph = self._from_model(batch)(whole)
+                graph = self._from_model(batch)(fused)
                 line.add(batch, graph)
             return graph
 

@@ -8,7 +8,7 @@ pytest.importorskip("mxnet")
 
 from tofu import _core, models
 from tofu.planner import sources
-from tofu.planner.batches import BatchGraphs
+from tofu.planner.batch_graphs import BatchGraphs
 from tofu.planner.sources import graphs_of_model
 
 _FIRST = (4, 12, 6)
