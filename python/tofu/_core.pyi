@@ -100,9 +100,7 @@ class Graph:
     def nodes_of(self, ops: Set[str]) -> list[Node]:
         """The nodes of these operators."""
 
-    def at_size(
-        self, size: int, other: Graph, other_size: int, wanted_size: int
-    ) -> Graph | None:
+    def at_size(self, size: int, other: Graph, other_size: int, wanted_size: int) -> Graph | None:
         """The graph at another size, such as a batch size, from itself and `other` at theirs.
 
         Every extent, and every whole number in an attribute, is taken from the line through its
