@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 from collections import Counter, deque
@@ -18,7 +19,7 @@ from typing import Callable, Optional
 from tofu.plans import Plan, Problem, SearchOptions
 
 from .side_threads import Start, in_turn, most_at_once, side_threads
-from .sweep import Measure, Outcome, Trial, begun, searched_trial, sweep
+from .sweep import Measure, Outcome, Trial, begin_trial, begun, sweep
 
 __all__ = [
     "KINDS",
@@ -108,12 +109,15 @@ def estimate(
         yield current
 
 
-def _begin_estimate(
+def _estimating(
     problem: Problem, place: str, *, exact: bool, start: Start
-) -> Callable[[], Estimate]:
-    """Search a plan, begin to measure it, and return what waits for its memory."""
-    wait = begun(*searched_trial(_trial(problem, place)), Measure.of(exact=exact), start)
-    return lambda: _of_outcome(wait())
+) -> Generator[None, None, Estimate]:
+    """Search a plan and measure it; yield when either has begun, before waiting for it."""
+    wait_for_plan = begin_trial(_trial(problem, place), start)
+    yield
+    wait_for_memory = begun(*wait_for_plan(), Measure.of(exact=exact), start)
+    yield
+    return _of_outcome(wait_for_memory())
 
 
 def _of_outcome(outcome: Outcome) -> Estimate:
@@ -191,20 +195,21 @@ def largest_batches(
     with contextlib.ExitStack() as threads:
         begin = threads.enter_context(side_threads()) if exact else in_turn
 
-        def estimate_of(workers: int, size: int) -> Callable[[], Estimate]:
+        def estimate_of(workers: int, size: int) -> Generator[None, None, Estimate]:
             name = f"{_workers_text(workers)}, batch {size}"
-            return _begin_estimate(problem_for(workers, size), name, exact=exact, start=begin)
+            return _estimating(problem_for(workers, size), name, exact=exact, start=begin)
 
         expected = 1.0  # of the last number of workers that is known
 
         def search_of(start: Estimate) -> _BatchSearch:
-            sizes = _sizes(start, batch, optimizer, limit_bytes, expected)
-            return _BatchSearch(start, sizes, estimate_of)
+            estimate_at = functools.partial(estimate_of, start.workers)
+            return _BatchSearch(
+                start, _largest(start, batch, optimizer, limit_bytes, expected, estimate_at)
+            )
 
         searches = map(search_of, starts)
-        # One more than there are cores: the main thread searches a plan while they count.
-        width = most_at_once() + 1 if exact else 1
-        active = deque(itertools.islice(searches, width))
+        # One more than there are cores: the main thread makes a graph while they are busy.
+        active = deque(itertools.islice(searches, most_at_once() + 1 if exact else 1))
         while active:
             for each in active:
                 each.go_on()
@@ -218,46 +223,41 @@ def largest_batches(
                 active.extend(itertools.islice(searches, 1))
 
 
+@dataclasses.dataclass
 class _BatchSearch:
-    """The search for one number of workers, which waits for memory between its turns."""
+    """The search for one number of workers, which waits for a plan or its memory between steps."""
 
-    def __init__(
-        self,
-        start: Estimate,
-        sizes: Generator[int, Estimate, Fit],
-        estimate_of: Callable[[int, int], Callable[[], Estimate]],
-    ) -> None:
-        self.start = start
-        self.fit: Optional[Fit] = None
-        self._sizes = sizes
-        self._estimate_of = estimate_of
-        self._wait: Optional[Callable[[], Estimate]] = None
+    start: Estimate
+    steps: Generator[None, None, Fit]
+    fit: Optional[Fit] = None
 
     def go_on(self) -> None:
-        """Wait for the size that was begun, and begin the next one, or end."""
-        if self.fit is not None:
-            return
-        try:
-            size = next(self._sizes) if self._wait is None else self._sizes.send(self._wait())
-        except StopIteration as end:
-            self.fit = end.value
-        else:
-            self._wait = self._estimate_of(self.start.workers, size)
+        """Wait for what was begun, and begin the next, or end."""
+        if self.fit is None:
+            try:
+                next(self.steps)
+            except StopIteration as end:
+                self.fit = end.value
 
 
-def _sizes(
-    start: Estimate, batch: int, optimizer: str, limit_bytes: int, expected: float
-) -> Generator[int, Estimate, Fit]:
-    """Yield batch sizes, take their estimates, and return the largest that fits.
+def _largest(
+    start: Estimate,
+    batch: int,
+    optimizer: str,
+    limit_bytes: int,
+    expected: float,
+    estimate_at: Callable[[int], Generator[None, None, Estimate]],
+) -> Generator[None, None, Fit]:
+    """Try batch sizes, and return the largest that fits.
 
     expected: the largest batch, in parts of the one that linear growth from `start` gives.
     """
     unit = start.workers
     seen = {batch: start}
 
-    def fits(size: int) -> Generator[int, Estimate, bool]:
+    def fits(size: int) -> Generator[None, None, bool]:
         if size not in seen:
-            seen[size] = yield size
+            seen[size] = yield from estimate_at(size)
         current = seen[size]
         return current.plan is not None and current.held_bytes(optimizer) <= limit_bytes
 

@@ -17,7 +17,7 @@ from .recomputation import Recomputation
 from .search import Searched, begin_search
 from .side_threads import Start, in_turn, most_at_once, side_threads
 
-__all__ = ["Found", "Measure", "Outcome", "Trial", "begun", "searched_trial", "sweep"]
+__all__ = ["Found", "Measure", "Outcome", "Trial", "begin_trial", "begun", "sweep"]
 
 StepSeconds = Callable[[Problem, Plan], float]
 
@@ -154,23 +154,19 @@ def sweep(trials: Iterable[Union[Trial, Found]], measure: Measure) -> Iterator[O
             yield waiting.popleft()()
 
 
-def searched_trial(trial: Trial) -> Found:
-    """Search the plan of a trial."""
-    return _begin_trial(trial, in_turn)()
-
-
 def _searched(trials: Iterable[Union[Trial, Found]], start: Start) -> Iterator[Found]:
     """Search trials in order, the next ones beside the one that is waited for."""
     ahead: deque[Callable[[], Found]] = deque()
     for each in trials:
-        ahead.append(_begin_trial(each, start))
+        ahead.append(begin_trial(each, start))
         if len(ahead) > most_at_once():
             yield ahead.popleft()()
     while ahead:
         yield ahead.popleft()()
 
 
-def _begin_trial(trial: Union[Trial, Found], start: Start) -> Callable[[], Found]:
+def begin_trial(trial: Union[Trial, Found], start: Start) -> Callable[[], Found]:
+    """Begin to search the plan of a trial, unless it has one, and return what waits for it."""
     if not isinstance(trial, Trial):
         return lambda: trial
     wait = begin_search(trial.problem, trial.options, start=start)

@@ -180,10 +180,13 @@ def test_the_largest_batch_fits_and_the_next_one_does_not(workers, limit):
 
 
 def memory_is(monkeypatch, estimate_of):
-    """Let problems stand for batch sizes, with these estimates."""
-    monkeypatch.setattr(
-        estimating, "_begin_estimate", lambda size, *_, **__: lambda: estimate_of(size)
-    )
+    """Let a problem that is a batch size have this estimate."""
+
+    def estimate_at(size, *_, **__):
+        yield
+        return estimate_of(size)
+
+    monkeypatch.setattr(estimating, "_estimating", estimate_at)
 
 
 def fit_from(start, batch, limit):
