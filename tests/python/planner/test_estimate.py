@@ -86,7 +86,7 @@ def test_a_number_without_a_plan_costs_only_itself(monkeypatch):
 
 
 def test_rows_are_printed_as_they_are_known(monkeypatch, capsys):
-    """A row that needs hours must not keep back those before it."""
+    """A row that needs hours must not hold back earlier rows."""
     real = sweep.begin_search
     printed = []
 
