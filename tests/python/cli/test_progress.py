@@ -43,7 +43,7 @@ ROWS = ("1 worker (row 1 of 2)", "2 workers (row 2 of 2)")
 
 
 def counted(what):
-    """The texts about a plan whose memory is counted while the next ones are searched."""
+    """The texts about a plan whose memory is counted."""
     return [what, f"{what}, {MEMORY}"]
 
 
@@ -54,11 +54,11 @@ COMMANDS = {
     ),
     "compare": (
         ["compare", "--workers=2", "--search=tofu", "--memory=exact", "mlp"],
-        [GRAPH, "plan 1 of 2", "plan 2 of 2", *counted("plan 1 of 2"), *counted("plan 2 of 2")],
+        [GRAPH, "plan 1 of 2", *counted("plan 1 of 2"), "plan 2 of 2", *counted("plan 2 of 2")],
     ),
     "estimate": (
         ["estimate", "--workers=1,2", "mlp"],
-        [GRAPH, *ROWS, *counted(ROWS[0]), *counted(ROWS[1])],
+        [GRAPH, ROWS[0], *counted(ROWS[0]), ROWS[1], *counted(ROWS[1])],
     ),
     "frontier": (
         ["frontier", "--workers=2", "--limits=1", "--rivals=", "--machine=p2.8xlarge", "mlp"],

@@ -53,10 +53,10 @@ def test_every_combination_is_searched():
 
 
 def test_a_search_without_a_plan_says_why(monkeypatch):
-    def refuse(problem, options, **_):
+    def refuse():
         raise PlanError("no plan")
 
-    monkeypatch.setattr(sweep, "search", refuse)
+    monkeypatch.setattr(sweep, "begin_search", lambda *_, **__: refuse)
     (found,) = compare(
         lambda k: Problem("net", None, k), workers=(2,), modes=("flat",), replication=(False,)
     )

@@ -124,10 +124,10 @@ def test_a_frontier_is_made_of_plans_within_limits():
 
 
 def test_a_rival_without_a_plan_has_no_point(monkeypatch):
-    def refuse(problem, options, **how):
+    def refuse():
         raise PlanError("nothing divides")
 
-    monkeypatch.setattr(sweep, "search", refuse)
+    monkeypatch.setattr(sweep, "begin_search", lambda *_, **__: refuse)
     rivals = {"a rival": SearchOptions()}
     found = list(frontier(mlp(2), SearchOptions(), limits=1, rivals=rivals))
     assert found and not any(point.is_rival for point in found)
