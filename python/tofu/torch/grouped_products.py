@@ -1,13 +1,14 @@
 """Products of the rows of each group with the group's own matrix, as experts compute them.
 
-Hugging Face's operators give the groups by where each one ends, so that a group's rows depend on
-the group before it. Here each group says where it begins and ends: workers can share the groups.
+torch's operator, and Hugging Face's, give the groups by where each one ends, so that a group's
+rows depend on the group before it. Here each group says where it begins and ends: workers can share
+the groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
@@ -72,15 +73,38 @@ def _fallback_backward(data: Tensor, weight: Tensor, ends: Tensor, grad: Tensor)
     )
 
 
+def _torchs(
+    left: Tensor,
+    right: Tensor,
+    ends: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    out_dtype: Optional[torch.dtype] = None,
+) -> Tensor:
+    """The operator of torch: groups are rows, columns or terms; one side may have three axes."""
+    if ends is None:
+        result = torch.bmm(left, right)
+    elif left.ndim == right.ndim:  # groups of terms, in torch's gradient of the matrices
+        result = torch.ops.tofu.grouped_mm_weight(left.T, right, _starts(ends), ends)
+    elif right.ndim > left.ndim:
+        result = torch.ops.tofu.grouped_mm(left, right, _starts(ends), ends)
+    else:
+        result = torch.ops.tofu.grouped_mm(right.T, left.transpose(1, 2), _starts(ends), ends).T
+    if bias is not None:  # torch refuses it, too
+        raise NotImplementedError("a grouped product with a bias")
+    return result.to(out_dtype or result.dtype)
+
+
+_REPLACED = {
+    ("aten", "_grouped_mm"): _torchs,
+    ("transformers", "grouped_mm_fallback"): _fallback,
+    ("transformers", "grouped_mm_fallback_backward"): _fallback_backward,
+}
+
+
 def decompositions() -> Mapping[Any, Any]:
-    """Hugging Face's operators -> these, once the script has imported them."""
-    replacements = {
-        "grouped_mm_fallback": _fallback,
-        "grouped_mm_fallback_backward": _fallback_backward,
-    }
-    theirs = torch.ops.transformers
+    """Other operators -> these; Hugging Face's, once the script has imported them."""
     return {
-        getattr(theirs, name).default: made
-        for name, made in replacements.items()
-        if hasattr(theirs, name)
+        getattr(getattr(torch.ops, library), name).default: made
+        for (library, name), made in _REPLACED.items()
+        if hasattr(getattr(torch.ops, library), name)
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -12,7 +14,7 @@ from tofu.torch.decompositions import table
 from tofu.torch.verify import verify_module
 
 from .ranks import on_ranks
-from .training import compare
+from .training import compare, difference
 
 aten = torch.ops.aten
 SHAPES = {"a sample": (5,), "a batch": (6, 5), "pictures": (3, 5, 4, 2)}
@@ -90,8 +92,9 @@ def test_every_split_of_experts_gives_the_whole() -> None:
     assert report.undescribed == {"aten.histc.default"}
 
 
-def test_experts_are_divided() -> None:
-    model, inputs = mixture(torch.float32)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_experts_are_divided(dtype) -> None:
+    model, inputs = mixture(dtype)
     plan = tofu.torch.plan(model, inputs, mesh=(2, 2))
     cuts = {name: each for name, each in plan.splits.items() if "grouped_mm" in name}
     assert len(cuts) == 6 and all(None not in each for each in cuts.values())
@@ -101,6 +104,48 @@ def test_workers_can_share_the_experts_and_their_features() -> None:
     shapes = [(12, 16), (4, 16, 24), (4,), (4,)]
     row = row_for("tofu.grouped_mm.default", {}, shapes, [(12, 24)])
     assert {row["vars"][k]["name"] for k in row["splittable"]} == {"out", "group", "k"}
+
+
+class Grouped(nn.Module):
+    """torch's own products of groups, of rows and of columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(3, 16, 24))
+        self.second = nn.Parameter(torch.randn(3, 24, 8))
+
+    def forward(self, data, ends):
+        hidden = torch._grouped_mm(data, self.first, offs=ends).tanh()
+        rows = torch._grouped_mm(hidden, self.second, offs=ends)
+        columns = torch._grouped_mm(self.second.transpose(1, 2), hidden.T, offs=ends)
+        return (rows.square() + columns.T).float().mean()
+
+
+def grouped() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    torch.manual_seed(0)
+    ends = torch.tensor([2, 2, 12], dtype=torch.int32)  # the second group is empty
+    half = torch.bfloat16  # torch traces them in no other type
+    return Grouped().to(half), (torch.randn(12, 16, dtype=half), ends)
+
+
+def test_every_split_of_torchs_grouped_products_gives_the_whole() -> None:
+    report = verify_module(*grouped())
+    assert not report.false and not report.undescribed
+    assert {"tofu.grouped_mm.default", "tofu.grouped_mm_weight.default"} <= report.operators
+
+
+def train_grouped(ranks: int) -> None:
+    whole, inputs = grouped()
+    parts = tofu.torch.parallelize(copy.deepcopy(whole), (ranks,), inputs)
+    for model in (whole, parts):
+        model(*inputs).backward()
+    for one, other in zip(whole.parameters(), parts.parameters()):
+        assert difference(one.grad.float(), other.grad.full_tensor().float()) <= 2e-2
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_torchs_grouped_products_train(ranks) -> None:
+    on_ranks(ranks, train_grouped, ranks)
 
 
 def train(mesh: tuple[int, ...]) -> None:
