@@ -19,6 +19,9 @@ from .side_threads import Start, in_turn, most_at_once, side_threads
 
 __all__ = ["Found", "Measure", "Outcome", "Trial", "begin_trial", "begun", "sweep"]
 
+# Trials that are begun beside one that takes long.
+_MOST_AHEAD = 16
+
 StepSeconds = Callable[[Problem, Plan], float]
 
 
@@ -157,10 +160,12 @@ def sweep(trials: Iterable[Union[Trial, Found]], measure: Measure) -> Iterator[O
 def _searched(trials: Iterable[Union[Trial, Found]], start: Start) -> Iterator[Found]:
     """Search trials in order, the next ones beside the one that is waited for."""
     ahead: deque[Callable[[], Found]] = deque()
+    most = most_at_once()  # few at first: the first outcome is to be known soon
     for each in trials:
         ahead.append(begin_trial(each, start))
-        if len(ahead) > most_at_once():
+        if len(ahead) > most:
             yield ahead.popleft()()
+            most = _MOST_AHEAD
     while ahead:
         yield ahead.popleft()()
 
