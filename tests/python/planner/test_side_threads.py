@@ -69,13 +69,13 @@ def test_the_next_plans_are_searched_while_one_is_measured(monkeypatch):
 
     monkeypatch.setattr(sweep, "begin_search", note)
     for outcome in sweep.sweep(
-        [Trial(str(k), mlp(k)) for k in (1, 2, 3, 4)], Measure.of(exact=True)
+        [Trial(str(k), mlp(k)) for k in (1, 2, 3, 4, 5)], Measure.of(exact=True)
     ):
         assert outcome.plan.memory == "exact"
         told.append(f"outcome {outcome.trial.name}")
     assert told == [
-        "begin 1", "begin 2", "begin 3", "search 1", "outcome 1", "begin 4", "search 2", "search 3",
-        "search 4", "outcome 2", "outcome 3", "outcome 4",
+        "begin 1", "begin 2", "begin 3", "search 1", "outcome 1", "begin 4", "begin 5", "search 2",
+        "search 3", "search 4", "outcome 2", "search 5", "outcome 3", "outcome 4", "outcome 5",
     ]  # fmt: skip
 
 
