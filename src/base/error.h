@@ -1,4 +1,4 @@
-// Errors split by blame: bad input from a user, and our own faults.
+// Errors split by blame: bad input from a user, and faults of tofu.
 //
 //   TOFU_CHECK_USER(dim < rank, Blame::kPlan)
 //       << "node " << name << ": cut " << dim << ", expected below " << rank;
@@ -12,11 +12,11 @@
 
 namespace tofu {
 
-// The user's document that is at fault.
+// The user's document at fault.
 enum class Blame { kGraph, kTable, kPlan };
 
-// Bad input. The text says where, what was found, what was expected and what
-// to do.
+// Bad input. The text says where the error is, what was found and expected, and what to
+// do.
 class UserError : public std::runtime_error {
  public:
   UserError(Blame blame, const std::string& what)

@@ -1,7 +1,8 @@
 // Lets the caller of a long computation end it, as by Ctrl-C.
 //
-// The computation asks now and then; the caller's check answers by throwing. It is
-// called on the caller's thread only; on threads that the computation starts it never is.
+// The computation asks from time to time; the caller's check answers by throwing. The
+// check is called on the caller's thread only, never on threads that the computation
+// starts.
 #ifndef TOFU_BASE_INTERRUPT_H_
 #define TOFU_BASE_INTERRUPT_H_
 
@@ -9,7 +10,7 @@
 
 namespace tofu {
 
-// Asks `check` in this thread's computations while it exists. Scopes may be nested.
+// While it exists, computations of this thread ask `check`. Scopes may be nested.
 class InterruptScope {
  public:
   explicit InterruptScope(std::function<void()> check);
@@ -22,7 +23,7 @@ class InterruptScope {
 };
 
 // Asks the scope's check, if there is one, at most every tenth of a second. Cheap enough
-// for a loop over nodes. Throws what the check throws.
+// for a loop over nodes. Passes on the check's exception.
 void CheckInterrupt();
 
 }  // namespace tofu

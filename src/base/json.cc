@@ -10,7 +10,7 @@ using Kind = JsonValue::Kind;
 
 constexpr size_t kMaxQuote = 40;
 
-// Appends the path from `root` to `target` to `path`; false when not found.
+// Appends the path from `root` to `target` to `path`. Returns false if it is not found.
 bool FindPath(const JsonValue& root, const JsonValue* target, std::string* path) {
   if (&root == target) return true;
   const size_t length = path->size();
@@ -31,7 +31,7 @@ bool FindPath(const JsonValue& root, const JsonValue* target, std::string* path)
   return false;
 }
 
-// Describes the value found, for a message: its type, or the value if it is short.
+// Describes a value for a message: its type, or the value if it is short.
 std::string Describe(const JsonValue& value) {
   if (value.is(Kind::kArray)) return "an array of " + std::to_string(value.size);
   if (value.is(Kind::kObject)) return "an object";

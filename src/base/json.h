@@ -1,5 +1,5 @@
-// Typed reading of JSON documents that a person or another program wrote: every
-// error names the document, the position in it, what was found and what was
+// Reads JSON documents that a person or another program wrote, with checks of types.
+// Every error names the document, the position in it, what was found and what was
 // expected.
 #ifndef TOFU_BASE_JSON_H_
 #define TOFU_BASE_JSON_H_
@@ -41,9 +41,9 @@ class JsonCursor {
   JsonCursor At(std::string_view key) const;  // of an object
   JsonCursor At(int index) const;             // of an array
 
-  // The keys of an object, sorted. Any other value is an error: not `expected`.
+  // The keys of an object, sorted. Any other value is an error, which names `expected`.
   std::vector<std::string_view> Keys(const char* expected) const;
-  // Number of elements of an array.
+  // The number of elements of an array.
   int Size() const;
   int64_t Int(int64_t lowest, int64_t highest) const;
   int Index(int size) const;  // 0 <= value < size

@@ -28,8 +28,8 @@ const T* Store(std::vector<T>* stack, size_t first, std::deque<std::vector<T>>* 
   return block.data() + block.size() - count;
 }
 
-// Adds what the parser reads to the tree. Parts of incomplete arrays and objects wait
-// on stacks.
+// Adds the values that the parser reads to the tree. Parts of incomplete arrays and
+// objects wait on stacks.
 class Builder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Builder(JsonTree* tree) : tree_(tree) {}
@@ -72,7 +72,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     put.size = kept.size();
     return Put(put);
   }
-  // Not part of JSON text.
+  // JSON text has no binary data.
   bool binary(binary_t& /*value*/) override { return Fail("binary data"); }
 
   bool start_object(size_t /*size*/) override {

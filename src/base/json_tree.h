@@ -1,6 +1,6 @@
-// A JSON text as a tree of values stored contiguously. Reading a graph of thousands
-// of nodes must not allocate once per value, as the tree of nlohmann/json would; that
-// library's parser reads the text.
+// Reads a JSON text into a tree of values stored contiguously. The parser is that of
+// nlohmann/json, whose own tree would allocate once per value, too slow for graphs of
+// thousands of nodes.
 //
 // Input:      UTF-8 text, as that parser accepts it, except objects with duplicate
 //             keys and text that nests deeper than kMaxJsonDepth.
@@ -38,7 +38,7 @@ struct JsonValue {
 
   bool is(Kind of) const { return kind == of; }
   std::string_view string() const { return {text, size}; }
-  // Null if there is none.
+  // The member with this key, or null.
   const JsonValue* Find(std::string_view key) const;
   // The JSON text of a value that is neither an array nor an object.
   std::string Dump() const;
@@ -57,7 +57,7 @@ struct JsonTree {
   std::deque<std::vector<JsonMember>> members;
 };
 
-// Returns an empty string, or why `text` is rejected.
+// Returns an empty string, or the reason why `text` is rejected.
 std::string ParseJsonTree(const std::string& text, JsonTree* tree);
 
 }  // namespace tofu

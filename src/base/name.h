@@ -10,9 +10,8 @@
 
 namespace tofu {
 
-// As cheap to copy and to compare with another as a pointer. The texts are never freed,
-// so this is for names of which there is a bounded number. Safe to use on several
-// threads.
+// As cheap to copy and to compare as a pointer. Texts are never freed, so the number of
+// different names must be bounded. Safe to use on several threads.
 class Name {
  public:
   Name() : text_(&Empty()) {}
@@ -32,7 +31,7 @@ class Name {
     return stream << name.text();
   }
 
-  // Equal for equal names.
+  // A pointer that is equal for equal names.
   const void* id() const { return text_; }
 
  private:

@@ -1,5 +1,5 @@
-// Values of at least 0 at positions 0 to size - 1: adds to a range of them, and finds the
-// maximum of a range, in logarithmic time (a segment tree). Both ends are inclusive.
+// A segment tree over values of at least 0 at positions 0 to size - 1: adds to a range,
+// and finds the maximum of a range, in logarithmic time. Both ends are inclusive.
 #ifndef TOFU_BASE_RANGE_MAX_H_
 #define TOFU_BASE_RANGE_MAX_H_
 
@@ -61,7 +61,7 @@ class RangeMax {
 
   const int size_;
   std::vector<int64_t> most_;   // maximum of a tree node, without additions above it
-  std::vector<int64_t> added_;  // to the whole range of a tree node
+  std::vector<int64_t> added_;  // added to the whole range of a tree node
 };
 
 }  // namespace tofu

@@ -1,4 +1,4 @@
-// A vector whose first items need no allocation, for many lists of which most are short.
+// A vector whose first items need no allocation, for many mostly short lists.
 #ifndef TOFU_BASE_SHORT_VECTOR_H_
 #define TOFU_BASE_SHORT_VECTOR_H_
 
@@ -136,7 +136,7 @@ class ShortVector {
   }
 
  private:
-  // What was moved from is empty.
+  // Leaves a vector that was moved from empty.
   void Forget() {
     size_ = 0;
     capacity_ = kFew;

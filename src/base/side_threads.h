@@ -1,5 +1,5 @@
-// Ends the computations of side threads: those that run beside the thread that hears
-// Ctrl-C, which CheckInterrupt (base/interrupt.h) never asks.
+// Ends the computations of side threads: threads beside the one that hears Ctrl-C, for
+// which CheckInterrupt (base/interrupt.h) asks no check.
 #ifndef TOFU_BASE_SIDE_THREADS_H_
 #define TOFU_BASE_SIDE_THREADS_H_
 
@@ -8,19 +8,19 @@
 
 namespace tofu {
 
-// Some side threads, which end together.
+// A set of side threads that end together.
 class SideThreads {
  public:
-  // Makes the calling thread one of them, for as long as it exists.
+  // Adds the calling thread, for as long as it exists.
   void Join() const;
-  // Ends what they compute now and later.
+  // Ends the threads' present and later computations.
   void End() const { *ended_ = true; }
 
  private:
   std::shared_ptr<std::atomic<bool>> ended_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-// Throws std::runtime_error if the calling thread is one of some that were ended.
+// Throws std::runtime_error if the calling thread belongs to a set that was ended.
 void CheckSideThreads();
 
 }  // namespace tofu

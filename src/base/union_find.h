@@ -20,7 +20,7 @@ class UnionFind {
     return x;
   }
 
-  // False if both were already in one set.
+  // Returns false if both were in one set already.
   bool Merge(int a, int b) {
     a = Find(a);
     b = Find(b);

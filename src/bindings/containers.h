@@ -1,4 +1,4 @@
-// How the project's containers and names pass between C++ and Python. All files of the
+// Passes the project's containers and names between C++ and Python. All files of the
 // bindings include this one (documents.h), so that they convert alike.
 #ifndef TOFU_BINDINGS_CONTAINERS_H_
 #define TOFU_BINDINGS_CONTAINERS_H_
@@ -14,7 +14,7 @@ template <typename T, size_t kFew>
 struct type_caster<tofu::ShortVector<T, kFew>>
     : list_caster<tofu::ShortVector<T, kFew>, T> {};
 
-// To Python alone, as a string.
+// Converts a name to a Python string; the other way is not supported.
 template <>
 struct type_caster<tofu::Name> {
   PYBIND11_TYPE_CASTER(tofu::Name, const_name("str"));

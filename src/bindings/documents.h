@@ -1,6 +1,6 @@
 // The objects that Python holds: graph, strategy table, plan, partitioned graph and
 // training step. Their contents stay in C++ from the training graph to the graph that
-// MXNet binds. Also the functions by which module.cc binds them and everything else.
+// MXNet binds. Also declares the functions by which module.cc binds all of tofu._core.
 #ifndef TOFU_BINDINGS_DOCUMENTS_H_
 #define TOFU_BINDINGS_DOCUMENTS_H_
 
@@ -43,7 +43,7 @@ struct TablePlan {
   const StrategyTable& strategies() const { return table->table; }
 };
 
-// pybind11 holds objects by pointers to non-const; these objects never change.
+// The pointer to non-const that pybind11 needs; the graph never changes.
 inline std::shared_ptr<Graph> Held(const SharedGraph& graph) {
   return std::const_pointer_cast<Graph>(graph);
 }

@@ -1,4 +1,4 @@
-// C++ errors as Python exceptions: UserError becomes tofu.errors.GraphError or
+// Turns C++ errors into Python exceptions: UserError becomes tofu.errors.GraphError or
 // PlanError by blame; InternalError and anything unexpected becomes
 // tofu.errors.InternalError. Memory errors and Python's own errors pass unchanged.
 #include <pybind11/pybind11.h>

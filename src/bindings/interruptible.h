@@ -8,7 +8,7 @@
 
 namespace tofu {
 
-// While it exists, other threads of Python run, and Ctrl-C ends the computation with
+// While one exists, Python's other threads run, and Ctrl-C ends the computation with
 // Python's KeyboardInterrupt. Python hears signals on its main thread only.
 class Interruptible {
  public:

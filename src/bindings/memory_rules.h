@@ -19,7 +19,7 @@ struct GraphUses {
   OperatorUses uses;
 };
 
-// One rule per way: pairs (input, output, identity), and ignored inputs.
+// The rule of one way: pairs (input, output, identity), and ignored inputs.
 using Rule = std::pair<std::vector<std::tuple<int, int, bool>>, std::vector<int>>;
 
 // The planner's settings (passes/memory/executor_memory.h).

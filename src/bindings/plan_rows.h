@@ -1,5 +1,5 @@
-// The fields of a plan as Python's own objects: tuples for rows, and dictionaries where
-// the plan's document (docs/formats.md) has objects.
+// Returns the fields of a plan as Python's own objects: tuples for rows, and dictionaries
+// for the objects of the plan's document (docs/formats.md).
 #ifndef TOFU_BINDINGS_PLAN_ROWS_H_
 #define TOFU_BINDINGS_PLAN_ROWS_H_
 
@@ -19,7 +19,7 @@ pybind11::list TensorsOf(const TablePlan& plan);
 // None.
 pybind11::list OperatorsOf(const TablePlan& plan);
 
-// None without a prediction.
+// The predicted time; None without a prediction.
 pybind11::object PredictedOf(const TablePlan& plan);
 
 pybind11::list RoutesOf(const TablePlan& plan);

@@ -48,7 +48,7 @@ const char* NameOf(SolveStatus status) {
   return "unknown";
 }
 
-// Reports progress to Python, and checks for Ctrl-C now and then.
+// Reports progress to Python, and checks for Ctrl-C regularly.
 class Listener {
  public:
   explicit Listener(const std::optional<py::function>& callback) : callback_(callback) {}

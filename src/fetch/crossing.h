@@ -8,14 +8,14 @@ namespace tofu {
 
 enum class Crossing {
   kCopies,  // copies of handles, which the executor makes: anywhere
-  // Tiles that are surely in the plain layout, small copies of small ones, and handles of
-  // the others: CPU contexts, where oneDNN's operators leave tensors in layouts of their
-  // own.
+  // For CPU contexts, where oneDNN's operators leave tensors in layouts of their own:
+  // tiles that are surely in the plain layout, copies of small tiles, and handles of the
+  // others.
   kPlainTiles,
   kTiles,  // tiles: GPUs
 };
 
-// UserError(kPlan) unless `name` is "copies", "plain_tiles" or "tiles".
+// Throws UserError(kPlan) unless `name` is "copies", "plain_tiles" or "tiles".
 Crossing ParseCrossing(const std::string& name);
 
 }  // namespace tofu

@@ -1,6 +1,6 @@
-// Regions that one _tofu_multifetch assembles, one per specification. Handles, arrays of
-// addresses, stand for tiles on other workers; the reader's own tiles are passed as they
-// are.
+// The regions that one _tofu_multifetch assembles, one per specification. Handles, arrays
+// of addresses, stand for tiles on other workers; the reader's own tiles are passed
+// directly.
 //
 // Errors: SpecError for text that is not a bundle.
 #ifndef TOFU_FETCH_FETCH_BUNDLE_H_
@@ -13,7 +13,7 @@
 
 namespace tofu {
 
-// Place of a remote tile's handle, element `index` of input number `input`, and the
+// The place of a remote tile's handle, element `index` of input number `input`, and the
 // worker that publishes it.
 struct HandleElement {
   int input = 0;
@@ -30,13 +30,13 @@ struct FetchBundle {
   int num_inputs() const;
 };
 
-// The specifications (multifetch_spec.h) separated by "|".
+// Joins the texts of specifications (multifetch_spec.h) by "|".
 std::string JoinSpecs(const std::vector<std::string>& specs);
 
-// "input:index@owner" for every remote source, separated by spaces.
+// Writes "input:index@owner" for every remote source, separated by spaces.
 std::string WriteHandles(const std::vector<HandleElement>& remote);
 
-// Without text for `handles`, each has an input of its own, in order, from worker 0.
+// If `handles` is empty, each handle has its own input, in order, and worker 0 owns all.
 FetchBundle ReadBundle(const std::string& specs, const std::string& handles);
 
 }  // namespace tofu

@@ -11,7 +11,7 @@ namespace tofu {
 namespace {
 
 constexpr std::array<const char*, 4> kCombineNames = {"sum", "max", "min", "prod"};
-// By MXNet's type flag; the last two are PyTorch's complex numbers.
+// Sizes by MXNet's type flag; the last two are PyTorch's complex numbers.
 constexpr std::array<int, 15> kElementBytes = {4, 8, 2, 1, 4, 1, 8, 1,
                                                2, 2, 4, 8, 2, 8, 16};
 constexpr int kMaxCount = 1 << 20;
@@ -90,7 +90,7 @@ Combine ReadCombine(const std::string& text) {
   return static_cast<Combine>(found - kCombineNames.begin());
 }
 
-// source@from>to:extents#term
+// Reads source@from>to:extents#term.
 TilePiece ReadPiece(const std::string& text) {
   const size_t at = text.find('@');
   const size_t arrow = text.find('>');

@@ -49,16 +49,16 @@ class SpecError : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// Bytes of one element; SpecError for an unknown type flag.
+// The bytes of one element; SpecError for an unknown type flag.
 int64_t ElementBytes(int dtype);
 
-// Row-major strides of a dense array, in elements.
+// The row-major strides of a dense array, in elements.
 Extents DenseStrides(const Extents& shape);
 
 // Checks boxes, sources, terms and coverage.
 void CheckSpec(const MultiFetchSpec& spec);
 
-// One line, such as
+// Writes one line, such as
 // "dtype=0 shape=4,8 remote=1 sources=2,8;2,8; pieces=0@0,0>0,0:2,8;1@0,0>2,0:2,8".
 // A piece is source@from>to:extents, with "-" for no source, followed by #term
 // if there are several terms.

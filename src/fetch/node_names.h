@@ -15,9 +15,9 @@ constexpr char kRetireOp[] = "_tofu_retire";
 constexpr char kSpecAttr[] = "spec";
 constexpr char kHandlesAttr[] = "handles";
 constexpr char kLabelAttr[] = "label";
-// Number of tiles, the first inputs of kPublishOp (default 1) and of kRetireOp.
+// The number of tiles, the first inputs of kPublishOp (default 1) and of kRetireOp.
 constexpr char kNumTilesAttr[] = "num_tiles";
-// Number of inputs of kRetireOp.
+// The number of inputs of kRetireOp.
 constexpr char kNumArgsAttr[] = "num_args";
 // Marks kMultiFetchOp and kRetireOp, which read other workers' arrays themselves, so the
 // executor puts no copies on their edges (mxnet/place_nodes.cc).

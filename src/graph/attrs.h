@@ -1,4 +1,4 @@
-// The attributes of a node, which copies of the node share.
+// The attributes of a node. Copies of the node share them.
 #ifndef TOFU_GRAPH_ATTRS_H_
 #define TOFU_GRAPH_ATTRS_H_
 
@@ -10,7 +10,7 @@
 
 namespace tofu {
 
-// A map from names to texts. A copy shares the map until one of both changes.
+// A map from names to texts. A copy shares the map until either changes.
 class Attrs {
  public:
   using Map = std::map<std::string, std::string>;
@@ -50,7 +50,7 @@ class Attrs {
     return *map_;
   }
 
-  std::shared_ptr<Map> map_;  // null: none
+  std::shared_ptr<Map> map_;  // null: empty
 };
 
 }  // namespace tofu

@@ -1,4 +1,4 @@
-// Boxes of index space, and how a plan divides tensors and operators into them.
+// Boxes of index space, and the division of tensors and operators into boxes by a plan.
 // All geometry of the project is here and in division.h; search, partition and fetch only
 // use it.
 #ifndef TOFU_GRAPH_BOX_H_
@@ -14,13 +14,13 @@
 
 namespace tofu {
 
-// Whether every part gets something where a step of `parts` parts cuts this extent.
+// Whether every part gets an element if a step of `parts` parts cuts this extent.
 bool CanCut(int64_t extent, int parts);
 
 // Whether the largest of `parts` pieces holds at most a quarter more than their mean.
 bool CutsEvenly(int64_t extent, int64_t parts);
 
-// Half-open: begin[d] <= index < end[d]. Empty if some extent is <= 0.
+// A half-open box: begin[d] <= index < end[d]. Empty if some extent is <= 0.
 struct Box {
   Shape begin;
   Shape end;
@@ -35,7 +35,7 @@ struct Box {
 
 Box WholeBox(const Shape& shape);
 Box Intersect(const Box& a, const Box& b);
-// Whether they have an element in common.
+// Whether two boxes have an element in common.
 bool Overlap(const Box& a, const Box& b);
 bool Contains(const Box& outer, const Box& inner);
 
@@ -45,9 +45,9 @@ constexpr int kReplicated = -1;
 // significant.
 std::vector<int> WorkerDigits(int worker, const std::vector<int>& parts);
 
-// The tile of a tensor of `shape` after the first `cuts.size()` steps, for a
-// worker with these digits: a piece of nested, contiguous pieces.
-// cuts[i] is a dimension or kReplicated.
+// The tile of a tensor of `shape` after the first `cuts.size()` steps, for a worker
+// with these digits: one of nested, contiguous pieces. cuts[i] is a dimension or
+// kReplicated.
 Box TileBox(const Shape& shape, const std::vector<int>& cuts, const Division& parts,
             const std::vector<int>& digits);
 
@@ -60,8 +60,8 @@ std::vector<Range> VarRanges(const StrategyRow& row, const Graph& graph, int nod
                              const std::vector<int>& cuts, const Division& parts,
                              const std::vector<int>& digits);
 
-// The region that `dims` touches of a tensor of `shape`, given the variables'
-// ranges; not clipped. Dimensions that `dims` does not list are whole.
+// The region of a tensor of `shape` that `dims` touches, given the variables' ranges. It
+// is not clipped to the tensor. Dimensions that `dims` does not list are whole.
 Box AccessBox(const std::vector<DimAccess>& dims, const Shape& shape,
               const std::vector<Range>& ranges);
 

@@ -1,13 +1,12 @@
 // Reduces a plan to workers that exchange data.
 //
-// A step that cuts no tensor and splits no operator makes its groups copies of each
-// other: they compute the same, and fetch nothing from each other. Seven workers of a
-// graph without an extent that 7 divides are seven copies of the serial run.
+// If a step cuts no tensor and splits no operator, its groups are copies of each other:
+// they compute the same, and fetch nothing from each other. Seven workers of a graph
+// without an extent that 7 divides are seven copies of the serial run.
 //
-// Output:     the plan of the first copy: without its first steps that divide nothing.
-//             Later steps stay, so workers keep their numbers.
-// Not handled: plans with routes, which are for one machine; they are returned as they
-// are.
+// Output:     the plan of the first copy: without the first steps, if these divide
+//             nothing. Later steps stay, so workers keep their numbers.
+// Not handled: plans with routes, which are for one machine, are returned unchanged.
 #ifndef TOFU_GRAPH_COPIED_WORKERS_H_
 #define TOFU_GRAPH_COPIED_WORKERS_H_
 

@@ -20,8 +20,8 @@ class Enumerator {
         limit_(limit),
         cuts_(given.size(), kReplicated) {}
 
-  // Only if nothing else is possible, what is given is whole without need; and only if
-  // that does not help, it is also cut unevenly without need.
+  // Tries first to meet both rules for given decisions: whole only if nothing can be cut,
+  // and cut evenly if possible. If that is impossible, drops the first rule, then both.
   std::vector<Cuts> Run(bool* complete) {
     Step(0);
     whole_as_given_ = true;
@@ -41,7 +41,7 @@ class Enumerator {
     extents_.Undo(candidate, parts_[step]);
   }
 
-  // Whether a step may cut what is given: evenly, or if it cuts nothing evenly.
+  // Whether a step may cut the given dimension: evenly, or if it cuts nothing evenly.
   bool MayCut(int given, int parts) const {
     if (!extents_.CanCut(given, parts)) return false;
     if (may_be_uneven_ || extents_.CutsEvenly(given, parts)) return true;
@@ -50,8 +50,8 @@ class Enumerator {
     });
   }
 
-  // Whether a given step is whole although it could cut something, all other steps as
-  // they are.
+  // Whether a given step is whole although it could cut a dimension, with all other steps
+  // unchanged.
   bool IsWholeWithoutNeed() const {
     if (whole_as_given_ || whole_ == WholeStep::kAlways) return false;
     for (size_t step = 0; step < given_.size(); ++step) {

@@ -1,5 +1,5 @@
-// Decisions for the steps of a plan, and all ways to cut a tensor, or to split an
-// operator, in these steps.
+// Holds the decisions for the steps of a plan, and enumerates the ways to cut a tensor,
+// or to split an operator, in these steps.
 #ifndef TOFU_GRAPH_CUTS_H_
 #define TOFU_GRAPH_CUTS_H_
 
@@ -72,12 +72,13 @@ class Cuts {
 
 constexpr int kFree = -2;  // a step that is still to be decided
 
-// When a step may leave a tensor or an operator whole. A dimension that can be cut at a
-// step, but then no longer at a later step that must cut it, counts as one that cannot.
+// The condition under which a step may leave a tensor or an operator whole. A dimension
+// that a later step must cut, but could not after this one, counts as one that cannot be
+// cut.
 enum class WholeStep { kOnlyWhenNothingCanBeCut, kAlways };
 
-// Extents, and into how many parts the steps so far cut each. `equal_parts`: whether
-// all parts must have the same size.
+// Extents, and the number of parts into which the steps so far cut each. `equal_parts`:
+// whether all parts must have the same size.
 class CutExtents {
  public:
   explicit CutExtents(Shape extents, bool equal_parts = false)
@@ -85,17 +86,17 @@ class CutExtents {
         parts_(extents_.size(), 1),
         equal_parts_(equal_parts) {}
 
-  // The smallest piece.
+  // The extent of the smallest piece.
   int64_t left(int dim) const { return extents_[dim] / parts_[dim]; }
-  // Whether one more step of so many parts leaves every part something.
+  // Whether one more step of `parts` parts leaves every part an element.
   bool CanCut(int dim, int parts) const;
-  // Whether the pieces are then of about the same size (box.h).
+  // Whether the pieces then have about the same size (box.h).
   bool CutsEvenly(int dim, int parts) const;
   void Cut(int dim, int parts) { parts_[dim] *= parts; }
   void Undo(int dim, int parts) { parts_[dim] /= parts; }
 
-  // What a search considers for one more step: the candidates that it cuts evenly; if
-  // there is none, those that it can cut.
+  // The dimensions that a search considers for one more step: the candidates that it cuts
+  // evenly; if there are none, those that it can cut.
   std::vector<int> Choices(const std::vector<int>& candidates, int parts) const;
 
  private:
@@ -104,12 +105,12 @@ class CutExtents {
   bool equal_parts_;
 };
 
-// Every way to fill the free steps of `given` from `candidates`, in lexicographic order
-// of the candidates (kReplicated last). A step takes the candidates that it cuts evenly;
-// those that it cuts otherwise only if none of them leads to an end. `given`'s own
-// decisions must stay possible, as even, and whole only where nothing could be cut
-// besides, unless nothing else is. If there are more than `limit`, returns only some and
-// sets *complete to false.
+// Returns every way to fill the free steps of `given` from `candidates`, in lexicographic
+// order of the candidates (kReplicated last). A step takes a candidate that it cuts
+// unevenly only if no candidate that it cuts evenly can be completed. The decisions in
+// `given` must stay possible; they stay even, and whole only where nothing else could be
+// cut, unless no way meets this. If there are more than `limit` ways, returns only some
+// of them and sets *complete to false.
 std::vector<Cuts> EnumerateCuts(CutExtents extents, const std::vector<int>& candidates,
                                 const Cuts& given, const std::vector<int>& parts,
                                 WholeStep whole, size_t limit, bool* complete);

@@ -8,11 +8,11 @@
 namespace tofu {
 namespace {
 
-// No piece may grow by more than a fiftieth for the sake of a multiple.
+// For a multiple, a piece may grow by at most a fiftieth.
 constexpr int64_t kFiftieths = 51;
 
-// Where pieces of at least `least` elements begin, on multiples, and the end. No shares:
-// equal ones.
+// The begins of pieces of at least `least` elements, on multiples, and the end of the
+// last piece. Without shares, pieces are equal.
 std::vector<int64_t> Cut(int64_t size, int parts, const std::vector<int>& shares,
                          int64_t least, int64_t multiple) {
   const int64_t all = std::accumulate(shares.begin(), shares.end(), int64_t{0});
@@ -72,7 +72,7 @@ Range Division::Piece(const Range& range, size_t step, int digit) const {
 }
 
 std::vector<int64_t> Division::Bounds(int64_t size, size_t step) const {
-  int64_t least = 1;  // that all later steps can cut
+  int64_t least = 1;  // the fewest elements that all later steps can cut
   for (size_t later = step + 1; later < steps_; ++later) least *= parts_[later];
   least = std::min(least, size / parts_[step]);
   std::vector<int64_t> bounds = Cut(size, parts_[step], shares_->of(step), least, 1);

@@ -1,12 +1,12 @@
-// How the steps of a plan divide: into how many parts, and which share of a range each
-// part gets (docs/design/0021). It is the only rule by which anything is cut.
+// Divides ranges as the steps of a plan do: into parts with shares (docs/design/0021).
+// All cuts follow this rule.
 //
 // A step cuts a range into contiguous pieces. Without shares their sizes are equal, or
 // differ by one element, and the first ones are larger. With shares each piece is as near
 // to its part's share as whole elements allow, and has enough elements for all later
-// steps to cut it if equal pieces have. So whatever equal pieces allow, shares allow.
-// With a multiple, bounds lie on multiples of it, counted from the range's begin, where
-// no piece grows by more than 2% and each keeps its least size.
+// steps to cut it if equal pieces have. So every cut that equal pieces allow, shares
+// allow, too. With a multiple, bounds lie on multiples of it, counted from the range's
+// begin, as long as no piece grows by more than 2% and each keeps its least size.
 //
 // Complexity: O(1) without shares and multiple; else O(parts).
 #ifndef TOFU_GRAPH_DIVISION_H_
@@ -26,20 +26,20 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// Piece `digit` of `parts` contiguous pieces of a range. Where the range does not divide,
+// Piece `digit` of `parts` contiguous pieces of a range. If the range does not divide,
 // the first pieces have one element more than the others. So pieces of pieces have the
-// sizes of pieces cut at once, worker 0 always holds a
-// largest one, and the last worker a smallest one.
+// sizes of pieces cut at once, worker 0 always holds a largest one, and the last worker a
+// smallest one.
 Range Piece(const Range& range, int parts, int digit);
 
 constexpr int64_t kMostShares = int64_t{1} << 20;  // the sum of a step's shares
 
-// What makes pieces other than equal.
+// The reasons why pieces are not equal: shares, and a multiple.
 struct TileShares {
-  // [step][part]: what parts get, in relation to each other; a step without numbers
+  // [step][part]: the parts' shares, in relation to each other; a step without numbers
   // divides equally. Empty: all steps do.
   std::vector<std::vector<int>> of_steps;
-  int multiple = 1;  // of elements, on which bounds lie where that costs little
+  int multiple = 1;  // bounds lie on multiples of so many elements if that costs little
 
   bool IsPlain() const { return of_steps.empty() && multiple == 1; }
   // The shares of a step's parts; empty: they are equal.
@@ -49,7 +49,7 @@ struct TileShares {
   }
 };
 
-// Steps whose equal shares are left out.
+// Leaves out the shares of steps whose shares are equal.
 TileShares Normal(TileShares shares);
 
 // A view of the parts and shares of a plan, which must outlive it.

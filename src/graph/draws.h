@@ -1,5 +1,5 @@
-// Operators that run once in a step, even if others run again: those that draw random
-// numbers or have no description, and those whose attribute says so.
+// Finds operators that run once in a step, even if others run again: operators that draw
+// random numbers, have no description, or have an attribute that says so.
 #ifndef TOFU_GRAPH_DRAWS_H_
 #define TOFU_GRAPH_DRAWS_H_
 

@@ -22,7 +22,7 @@ constexpr int kFormatVersion = 10901;
 constexpr int64_t kDtypeBytes[] = {4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2, 8, 16};
 constexpr int kNumDtypes = sizeof(kDtypeBytes) / sizeof(kDtypeBytes[0]);
 
-// [node, output] or [node, output, version].
+// Reads [node, output] or [node, output, version].
 NodeEntry ReadEntry(const JsonCursor& cursor, const Graph& graph, int num_nodes) {
   if (cursor.Size() < 2) cursor.Fail("[node, output, version]");
   NodeEntry entry;
@@ -45,7 +45,7 @@ void ReadAttrs(const JsonCursor& node, Node* out) {
   out->attrs = std::move(map);
 }
 
-// Node `id`; earlier nodes have been read, and all have their num_outputs.
+// Reads node `id`; earlier nodes have been read, and all have their num_outputs.
 void ReadNode(const JsonCursor& cursor, int id, Graph* graph) {
   Node& node = graph->nodes[id];
   node.op = cursor.At("op").String();
@@ -67,7 +67,7 @@ void ReadNode(const JsonCursor& cursor, int id, Graph* graph) {
   }
 }
 
-// node_row_ptr gives every node's number of outputs, including hidden ones.
+// Reads every node's number of outputs, including hidden ones, from node_row_ptr.
 void ReadNumOutputs(const JsonCursor& root, Graph* graph) {
   const JsonCursor rows = root.At("node_row_ptr");
   if (rows.Size() != graph->num_nodes() + 1) {
@@ -95,7 +95,7 @@ Shape ReadShape(const JsonCursor& cursor) {
   return shape;
 }
 
-// A graph attribute with one value per entry.
+// Finds a graph attribute with one value per entry.
 JsonCursor PerEntry(const JsonCursor& attrs, const char* key, const char* tag,
                     const Graph& graph) {
   const JsonCursor list = attrs.At(key).Tagged(tag);
@@ -139,7 +139,7 @@ std::string Dump(const Json& json) {
 
 Json VersionAttrs() { return {{"mxnet_version", {"int", kFormatVersion}}}; }
 
-// The document with these graph attributes.
+// Writes the document with these graph attributes.
 std::string WriteWith(const Graph& graph, Json attrs) {
   // Write node by node: a document of all nodes would take far more memory than its text.
   std::string text = R"({"nodes":[)";
@@ -151,15 +151,15 @@ std::string WriteWith(const Graph& graph, Json attrs) {
   }
   Json heads = Json::array();
   for (NodeEntry head : graph.heads) heads.push_back(EntryJson(head));
-  Json rest;
-  rest["arg_nodes"] = std::move(variables);
-  rest["node_row_ptr"] = graph.first_entry;
-  rest["heads"] = std::move(heads);
-  rest["attrs"] = std::move(attrs);
-  return text + "]," + Dump(rest).substr(1);
+  Json members;
+  members["arg_nodes"] = std::move(variables);
+  members["node_row_ptr"] = graph.first_entry;
+  members["heads"] = std::move(heads);
+  members["attrs"] = std::move(attrs);
+  return text + "]," + Dump(members).substr(1);
 }
 
-// FNV-1a over length-prefixed fields, so different graphs have different input.
+// FNV-1a over length-prefixed fields, so that different graphs have different input.
 class Hasher {
  public:
   void Add(int64_t value) {

@@ -20,11 +20,11 @@ namespace tofu {
 
 class JsonCursor;
 
-// Extents by dimension.
+// The extents of a tensor by dimension.
 using Shape = ShortVector<int64_t, 4>;
 
-// Elements of a tensor. A larger one is rejected, so byte counts over thousands of workers
-// cannot overflow (2^34 elements x 16 bytes x 2^14 workers = 2^52).
+// The most elements of a tensor. Byte counts over thousands of workers then cannot overflow
+// (2^34 elements x 16 bytes x 2^14 workers = 2^52).
 constexpr int64_t kMaxElements = int64_t{1} << 34;
 
 // The attribute of NNVM's JSON that is a node's `group`.
@@ -44,7 +44,8 @@ struct Node {
   std::vector<int> control_deps;
   int num_outputs = 1;  // hidden outputs included
   Name group;           // the nodes of a group run on one device; may be empty
-  // A second run would compute something else: random numbers, or something unknown.
+  // Whether a second run may compute something else: random numbers, or an unknown
+  // result.
   bool runs_once = false;
 
   bool is_variable() const { return op.empty(); }
@@ -67,13 +68,13 @@ struct Graph {
   int dtype(NodeEntry e) const { return dtypes[entry_id(e)]; }
 };
 
-// A node's attributes, including its group's.
+// A node's attributes, including that of its group.
 Attrs AllAttrs(const Node& node);
 
-// Number of elements of `shape`; 1 for a scalar.
+// The number of elements of `shape`; 1 for a scalar.
 int64_t NumElements(const Shape& shape);
 
-// Bytes of one element of type flag `dtype`; UserError if unknown.
+// The bytes of one element of type flag `dtype`; UserError if unknown.
 int64_t DtypeBytes(int dtype);
 
 // Sets first_entry from the nodes' num_outputs.

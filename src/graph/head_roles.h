@@ -32,8 +32,8 @@ std::string VariableRole(const Node& node);
 
 std::string HeadRole(const Graph& graph, size_t head);
 
-// Numbers of the heads with one of `roles`, whole or by kind, in the graph's
-// order; without roles, all except the updates.
+// The numbers of the heads with one of `roles`, in full or by kind, in the graph's order;
+// without roles, all except the updates.
 std::vector<size_t> SelectHeads(const Graph& graph,
                                 const std::optional<std::vector<std::string>>& roles);
 

@@ -59,9 +59,9 @@ class Lists {
   std::vector<int> items_;
 };
 
-// Nodes that need less than this fraction of the largest output also run early, because
-// others can free more after them. Without this a worker of WResNet-152-10 needs 0.2%
-// more memory; 1/64 costs RNN-10-8K 2% and 1/256 costs WResNet-50-4 0.1%.
+// Nodes that need less than 1 / kLittle of the largest output also run early, because
+// other nodes can free more after them. Without this a worker of WResNet-152-10 needs
+// 0.2% more memory; 1/64 costs RNN-10-8K 2% and 1/256 costs WResNet-50-4 0.1%.
 constexpr int64_t kLittle = 1024;
 
 class Scheduler {
@@ -135,8 +135,8 @@ class Scheduler {
     for (int reader : readers_[node]) --missing_[reader];
   }
 
-  // After `node`, takes every ready node that needs hardly any memory. Only nodes that
-  // read an output or an input of `node` can have become one.
+  // After `node`, takes every ready node that needs hardly any memory. Only readers of an
+  // output or an input of `node` can have become such a node.
   void TakeFreeing(int node) {
     std::vector<int>& candidates = candidates_;
     candidates.clear();
@@ -150,7 +150,7 @@ class Scheduler {
     }
   }
 
-  // Adds to the candidates, the first of them last.
+  // Adds the readers near `node` to the candidates, the first of them last.
   void AddNeighbours(int node) {
     const size_t before = candidates_.size();
     candidates_.insert(candidates_.end(), readers_[node].begin(), readers_[node].end());
@@ -169,7 +169,7 @@ class Scheduler {
     if (graph_.nodes[node].is_variable() || IsRepeat(graph_.nodes[node])) return false;
     int64_t bytes = 0;
     for (int entry : inputs_[node]) {
-      // Variables stay where they are, read or not.
+      // Variables stay in memory, read or not.
       if (unread_[entry] == 1 && !is_variable_[entry]) bytes += bytes_[entry];
     }
     const int first = graph_.first_entry[node];
@@ -189,7 +189,7 @@ class Scheduler {
 
   const Graph& graph_;
   std::vector<char> done_;         // [node]
-  std::vector<int> missing_;       // [node]: others that must run before it
+  std::vector<int> missing_;       // [node]: number of nodes that must run before it
   Lists inputs_;                   // [node]: entries
   Lists readers_;                  // [node]: nodes that must run after it
   std::vector<int> unread_;        // [entry]: readers that have not run
@@ -197,7 +197,7 @@ class Scheduler {
   std::vector<char> is_variable_;  // [entry]
   std::vector<int> candidates_;    // to run next, the first of them last
   std::vector<int> order_;
-  int64_t little_ = 0;  // bytes
+  int64_t little_ = 0;  // bytes that count as hardly any memory
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tensors by name: a node's name for its first output, "NODE[1]" for the next.
+// Names tensors: a node's name for its first output, "NODE[1]" for the next.
 #ifndef TOFU_GRAPH_NAMES_H_
 #define TOFU_GRAPH_NAMES_H_
 
@@ -10,7 +10,7 @@ namespace tofu {
 
 std::string EntryName(const Graph& graph, int entry);
 
-// The first entry of that name; "NODE[0]" is NODE. -1 if there is none.
+// The first entry of this name, or -1; "NODE[0]" is NODE.
 int FindEntry(const Graph& graph, const std::string& name);
 
 }  // namespace tofu

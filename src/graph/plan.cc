@@ -59,7 +59,7 @@ Json StepsJson(const Plan& plan) {
   return steps;
 }
 
-// Of every step, null where its parts are equal.
+// The shares of every step; null if its parts are equal.
 Json SharesJson(const Plan& plan) {
   Json steps = Json::array();
   for (size_t i = 0; i < plan.parts.size(); ++i) {
@@ -69,7 +69,7 @@ Json SharesJson(const Plan& plan) {
   return steps;
 }
 
-// Most names need no escapes, and there are many.
+// Quotes a name; fast for names that need no escapes, as most of the many do.
 std::string Quoted(const std::string& text) {
   for (char c : text) {
     if (c < ' ' || c > '~' || c == '"' || c == '\\') return DumpJson(text);
@@ -87,8 +87,8 @@ std::string List(const Values& values, Format format) {
   return text + ']';
 }
 
-// Both lists are written as text: documents of so many small objects would take
-// far more time and memory.
+// The lists of tensors and operators as text: documents of so many small objects would
+// take far more time and memory.
 std::string TensorsText(const Plan& plan, const Graph& graph) {
   const auto number = [](auto value) { return std::to_string(value); };
   std::string text = "[";
@@ -156,7 +156,7 @@ Json OutputRoutesJson(const Plan& plan, const Graph& graph) {
   return routes;
 }
 
-// Entry number `index` of a list must be about this node.
+// Checks that an entry of a list is about this node.
 void CheckName(const JsonCursor& cursor, const std::string& name) {
   if (cursor.At("node").String() != name) {
     cursor.At("node").Fail("\"" + name + "\": the plan is for another graph");

@@ -1,5 +1,5 @@
-// A plan: how every tensor and every operator of a graph is partitioned, step
-// by step (paper section 5.2). docs/formats.md documents the JSON form.
+// A plan: the cuts of every tensor and every operator of a graph, step by step (paper
+// section 5.2). docs/formats.md documents the JSON form.
 //
 // Errors: UserError(kPlan) for text that is not a plan or does not fit the graph.
 #ifndef TOFU_GRAPH_PLAN_H_
@@ -20,8 +20,8 @@ namespace tofu {
 constexpr int kMaxWorkers = 1 << 14;
 
 enum class PlanStatus {
-  kOptimal,       // no plan of these steps communicates less: it meets its lower bound
-  kStepsOptimal,  // each step is a proven optimum given the others; the whole is not
+  kOptimal,       // no plan of these steps costs less: it meets its lower bound
+  kStepsOptimal,  // each step is a proven optimum given the others; the plan is not
   kFeasible,      // valid, at most total_bytes - lower_bound_bytes from the optimum
 };
 
@@ -38,7 +38,7 @@ struct PlanObjective {
 struct PredictedTime {
   struct Link {
     std::string name;
-    int64_t bytes = 0;  // that all workers send over this level of links
+    int64_t bytes = 0;  // sent by all workers over this level of links
   };
 
   std::string machine;
@@ -66,15 +66,15 @@ struct Route {
   }
 };
 
-// The route by which workers make the tiles of an output from parts or terms of other
+// The route by which workers make the tiles of an output from parts or terms on other
 // hosts, instead of fetching these directly.
 struct OutputRoute {
   int node = 0;
   int output = 0;
-  // For a sum: pieces of each worker's result, with the terms of the stop's steps added
-  // up.
+  // Stops of a sum: pieces of each worker's result, with the terms of the stop's steps
+  // added up.
   std::vector<TileSplits> partial;
-  // Pieces of each worker's tile, with all terms added up.
+  // Later stops: pieces of each worker's tile, with all terms added up.
   std::vector<TileSplits> stops;
 
   bool operator==(const OutputRoute& other) const {
@@ -94,7 +94,7 @@ struct Plan {
   PlanStatus status = PlanStatus::kFeasible;
   std::string mode = "tofu";  // of the search (modes.h)
   double search_seconds = 0;
-  std::optional<PlanObjective> objective;  // none: bytes
+  std::optional<PlanObjective> objective;  // empty: bytes
   std::optional<PredictedTime> predicted;
   std::vector<Route> routes;               // by node and input; only for a machine
   std::vector<OutputRoute> output_routes;  // by node and output; likewise

@@ -1,4 +1,4 @@
-// Parts that JSON documents about plans (plan.h, explain.h) have in common.
+// Reads and writes the parts that JSON documents about plans (plan.h, explain.h) share.
 //
 // Errors: UserError with the document's blame for values that do not fit the graph.
 #ifndef TOFU_GRAPH_PLAN_JSON_H_
@@ -18,28 +18,28 @@ namespace tofu {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Compact text; bytes that are not UTF-8 are replaced.
+// Writes compact text; replaces bytes that are not UTF-8.
 std::string DumpJson(const OrderedJson& json);
 
 // Checks "format", "version" and "graph_hash" of a document.
 void CheckHeader(const JsonCursor& root, const std::string& format, int version,
                  const Graph& graph);
 
-// "parts" and "workers".
+// Reads "parts" and checks "workers".
 std::vector<int> ReadParts(const JsonCursor& root);
 
-// "shares" and "tile_multiple", which equal parts do not have.
+// Reads "shares" and "tile_multiple", which equal parts do not have.
 TileShares ReadShares(const JsonCursor& root, const std::vector<int>& parts);
 
 // "optimal" or "feasible".
 const char* StatusText(PlanStatus status);
 PlanStatus ReadStatus(const JsonCursor& root);
 
-// One cut per step, each of a dimension that divides there.
+// Reads one cut per step, each of a dimension that divides there.
 Cuts ReadTensorCuts(const JsonCursor& cursor, const Shape& shape,
                     const std::vector<int>& parts);
 
-// Names of variables, null for kReplicated.
+// Writes the names of variables, null for kReplicated.
 OrderedJson OperatorCutsJson(const StrategyRow* row, const Cuts& cuts);
 Cuts ReadOperatorCuts(const JsonCursor& cursor, const Graph& graph, int node,
                       const StrategyTable& table, const std::vector<int>& parts);

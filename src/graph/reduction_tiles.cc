@@ -39,7 +39,7 @@ int DimensionToSplit(size_t first, int parts, const Shape& extents) {
 
 std::vector<TileSplits> ReductionTilings(const Shape& tile,
                                          const std::vector<SharedStep>& steps) {
-  // Equal steps trade places without effect on the extents.
+  // The order of equal steps has no effect on the extents.
   std::vector<SharedStep> sorted = steps;
   std::sort(sorted.begin(), sorted.end(), [](const SharedStep& a, const SharedStep& b) {
     return std::tuple(-a.parts, a.reduces, a.step) <

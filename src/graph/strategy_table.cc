@@ -50,7 +50,7 @@ std::vector<DimAccess> ReadDims(const JsonCursor& cursor, int num_vars) {
   return dims;
 }
 
-// The name of a variable by number, as a key of an object: "2".
+// Reads a variable's number from the key of an object: "2".
 int ReadVarKey(const JsonCursor& object, const std::string& key, int num_vars) {
   for (int v = 0; v < num_vars; ++v) {
     if (key == std::to_string(v)) return v;
@@ -81,7 +81,7 @@ OutputAccess ReadOutput(const JsonCursor& cursor, int num_vars, int num_inputs) 
   return output;
 }
 
-// A number or "-inf", kept as the text that an operator's attribute takes.
+// Reads a number or "-inf", kept as the text that an operator's attribute takes.
 std::string ReadFill(const JsonCursor& cursor) {
   if (cursor.IsString()) return std::string(cursor.String());
   if (!cursor.IsNumber()) cursor.Fail("a number or a string such as \"-inf\"");
@@ -239,7 +239,7 @@ void CheckFit(const Graph& graph, int node, const StrategyRow& row) {
   }
 }
 
-// Whether a row says that nothing reads this entry.
+// Whether a row says that no node reads this entry.
 bool IsUnread(const StrategyTable& table, NodeEntry entry) {
   const StrategyRow* row = table.row(entry.node);
   return row != nullptr && entry.index < static_cast<int>(row->outputs.size()) &&

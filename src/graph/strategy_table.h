@@ -31,8 +31,8 @@ struct AffineForm {
   int64_t divisor = 1;
 };
 
-// The part of one dimension that is touched, both ends inclusive. `whole`: all of
-// it, whatever the variables' ranges are.
+// The part of one dimension that an operator touches, both ends inclusive. `whole`: all
+// of it, whatever the variables' ranges are.
 struct DimAccess {
   bool whole = true;
   AffineForm lo;
@@ -55,8 +55,8 @@ struct InputAccess {
 struct OutputAccess {
   std::vector<DimAccess> dims;
   std::map<int, Reducer> reduce;  // reduction variable -> how parts combine
-  // For an output that nothing reads: the input whose region has the shape of a
-  // part's output. Else -1; then `dims` apply.
+  // For an output that no node reads: the input whose region has the shape of a part's
+  // output. Else -1; then `dims` apply.
   int like = -1;
 };
 
@@ -86,7 +86,8 @@ struct StrategyRow {
   std::string source;  // "file:line" of the description
   bool elementwise = false;
   bool random = false;
-  bool moves = false;  // computes nothing: with replication all workers may do it whole
+  bool moves =
+      false;  // only moves elements: with replication it may run whole everywhere
   std::vector<IndexVar> vars;
   std::vector<int> splittable;
   std::vector<OutputAccess> outputs;

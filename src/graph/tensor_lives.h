@@ -1,5 +1,5 @@
-// The lives of a training graph's tensors while its operators run in memory_order.h's
-// order, as in the partitioned graph.
+// Finds the lives of a training graph's tensors while its operators run in
+// memory_order.h's order, as in the partitioned graph.
 //
 // A tensor is alive from its operator to its last reader, and dies with its own operator
 // if none reads it. Parameters, auxiliary and optimizer states, inputs, gradients and
@@ -23,7 +23,7 @@ namespace tofu {
 enum class Keep { kUntilRead, kParameter, kGradient, kState, kInPlace, kAlways };
 
 struct TensorLives {
-  std::vector<int> order;               // of the nodes
+  std::vector<int> order;               // the nodes in memory_order.h's order
   std::vector<Keep> keep;               // [entry]
   std::vector<std::vector<int>> dying;  // [node]: entries kUntilRead that it reads last
 };

@@ -15,19 +15,19 @@ int BitWidth(uint64_t value) {
   return width;
 }
 
-// The numbers of which the gamma codes follow a leading 1.
+// The numbers whose gamma codes follow a leading 1 in `nesting`.
 std::vector<int> Decode(uint64_t nesting) {
   std::vector<int> parts;
   for (int left = BitWidth(nesting) - 1; left > 0;) {
-    const uint64_t rest = nesting & ((uint64_t{1} << left) - 1);
-    const int zeros = left - BitWidth(rest);
+    const uint64_t code_bits = nesting & ((uint64_t{1} << left) - 1);
+    const int zeros = left - BitWidth(code_bits);
     left -= 2 * zeros + 1;
-    parts.push_back(static_cast<int>(rest >> left));
+    parts.push_back(static_cast<int>(code_bits >> left));
   }
   return parts;
 }
 
-// The ends of the tiles of [0, extent) that these cuts leave.
+// The ends of the tiles into which these cuts divide [0, extent).
 std::vector<int64_t> EndsOf(int64_t extent, const std::vector<int>& cuts) {
   std::vector<Range> tiles = {{0, extent}};
   for (int parts : cuts) {
@@ -70,7 +70,7 @@ int64_t GridSide::MostShared(int64_t begin, int64_t end,
   if (extent_ % parts_ != 0 && nesting_ == 0) return std::min(end - begin, longest());
   if (IsRegular()) {
     const int64_t tile = longest();
-    const int64_t next = (begin / tile + 1) * tile;  // where the first one ends
+    const int64_t next = (begin / tile + 1) * tile;  // the end of the first tile
     if (end <= next) return end - begin;
     return std::max(next - begin, std::min(end - next, tile));
   }

@@ -20,13 +20,13 @@ class GridSide {
 
   // Cuts every tile.
   void Cut(int parts);
-  // From now on only the sizes of tiles are known, not where they begin.
+  // Forgets the begins of tiles; from now on only their sizes are known.
   void ForgetBounds() { nesting_ = 0; }
 
   int64_t shortest() const { return extent_ / parts_; }
   int64_t longest() const { return (extent_ + parts_ - 1) / parts_; }
 
-  // For each interval [begin[i], end[i]), the most that it shares with one tile.
+  // For each interval [begin[i], end[i]), the most elements that it shares with one tile.
   template <typename Bounds>
   void MostShared(const Bounds& begin, const Bounds& end,
                   std::vector<int64_t>* most) const {
@@ -43,9 +43,10 @@ class GridSide {
   }
 
  private:
-  // Whether tiles end at the multiples of one size, or no one knows where.
+  // Whether tiles end at the multiples of one size, or at unknown places.
   bool IsRegular() const { return extent_ % parts_ == 0 || nesting_ == 0; }
-  // Nothing if they are regular. Valid until the next call for another side.
+  // The ends of the tiles; empty if they are regular. Valid until the next call for
+  // another side.
   const std::vector<int64_t>& Ends() const;
   int64_t MostShared(int64_t begin, int64_t end,
                      const std::vector<int64_t>& tile_ends) const;

@@ -18,7 +18,7 @@
 
 namespace tofu {
 
-// Whether passes verify the graphs they make.
+// Whether passes verify the graphs that they make.
 #ifdef TOFU_VERIFY
 constexpr bool kVerifyGraphs = true;
 #else

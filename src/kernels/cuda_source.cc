@@ -345,16 +345,16 @@ $body  $rows}
         offsets.push_back("place[" + std::to_string(2 * i + 2) + "]");
       }
     }
-    std::string given = "region + " + to;
+    std::string arguments = "region + " + to;
     for (size_t i = 0; i < tiles.size(); ++i) {
       const std::string tile = "tile" + std::to_string(i);
       body += Replace(
           "    const char* const $tile = Tile(sources, $source, $remote);\n"
           "    if ($tile == nullptr) return;\n",
           {{"tile", tile}, {"source", tiles[i]}, {"remote", remote}});
-      given.append(", ").append(tile).append(" + ").append(offsets[i]);
+      arguments.append(", ").append(tile).append(" + ").append(offsets[i]);
     }
-    body += "    Run" + std::to_string(f) + "(" + given + ", " + block + ");\n";
+    body += "    Run" + std::to_string(f) + "(" + arguments + ", " + block + ");\n";
     std::string text = "  if (block < $blocks) {\n$body    return;\n  }\n";
     if (f + 1 < forms_.size()) text += "  block -= $blocks;\n";
     return Replace(

@@ -26,17 +26,17 @@ GpuFetch::GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver,
 void GpuFetch::Launch(const FetchCall& call, void* region, void* done,
                       void* stream) const {
   // TofuSources: the driver copies it, as all arguments, before it returns.
-  std::vector<uint64_t> given;
+  std::vector<uint64_t> words;
   for (size_t i = 0; i < call.sources.size(); ++i) {
     const bool is_remote = i < call.owners.size();
-    given.push_back(WithOwner(call.sources[i], is_remote ? call.owners[i] : 0));
+    words.push_back(WithOwner(call.sources[i], is_remote ? call.owners[i] : 0));
   }
-  given.resize(static_cast<size_t>(num_sources_));
-  given.push_back(reinterpret_cast<uintptr_t>(faults_.address()));
-  given.push_back(call.number);
+  words.resize(static_cast<size_t>(num_sources_));
+  words.push_back(reinterpret_cast<uintptr_t>(faults_.address()));
+  words.push_back(call.number);
   CudaAddress boxes = boxes_ ? boxes_->address() : 0;
   void* arguments[] = {static_cast<void*>(&region), static_cast<void*>(&done),
-                       static_cast<void*>(given.data()), &boxes};
+                       static_cast<void*>(words.data()), &boxes};
   const CudaDriver::Current current(driver_, context_);
   driver_.Launch(function_, blocks_, threads_, stream, arguments);
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<const char*, kNumOperatorKinds> kKindNames = {
     "product", "convolution", "reduction", "elementwise", "movement", "other"};
 
-// Logarithm of an amount; amounts below 1 count as 1.
+// The logarithm of an amount; amounts below 1 count as 1.
 double LogOf(double amount) { return std::log(std::max(amount, 1.0)); }
 
 }  // namespace
@@ -56,7 +56,7 @@ CallTable::CallTable(const std::vector<Call>& calls, double flops_per_byte)
 
 double CallTable::Seconds(double flops, double bytes) const {
   TOFU_CHECK(!known_.empty()) << "the time of an empty table";
-  // Calls this near are the same one, measured several times.
+  // Calls this near count as one, measured several times.
   constexpr double kNear = 1e-3;
   const double log_flops = LogOf(flops);
   const double log_bytes = LogOf(bytes);

@@ -1,6 +1,6 @@
-// The hardware that a training step runs on, as numbers: how fast each kind of operator
-// is, what the host does for each operator, how devices are linked, how much memory they
-// have. Devices may differ. docs/formats.md documents the JSON form. This file knows no
+// Describes the hardware that a training step runs on: the speed of each kind of
+// operator, the host's work for each operator, the links between devices, and their
+// memory. Devices may differ. docs/formats.md documents the JSON form. This file knows no
 // graph.
 //
 // Errors: MachineError for text that is not a machine; the message says where in the
@@ -23,7 +23,7 @@ class MachineError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Kind of an operator's work, from its description (python/tofu/analysis/work.py). An
+// The kind of an operator's work, from its description (python/tofu/analysis/work.py). An
 // operator without a description is kOther.
 enum class OperatorKind {
   kProduct,      // sums of products, such as a matrix product
@@ -35,11 +35,11 @@ enum class OperatorKind {
 };
 constexpr int kNumOperatorKinds = 6;
 const char* KindName(OperatorKind kind);
-// MachineError for another name.
+// Throws MachineError for another name.
 OperatorKind ParseKind(const std::string& name);
 
 // A rate that depends on the amount: given at some amounts, geometric in between, and
-// constant above. Less than the smallest amount takes as long as that.
+// constant above. A smaller amount takes as long as the smallest one.
 class RateTable {
  public:
   struct Point {
@@ -59,12 +59,11 @@ class RateTable {
   std::vector<Point> points_;
 };
 
-// Calls of operators that were measured, by their FLOPs and bytes: at equal FLOPs, an
-// operator with large weights takes far longer than one with small ones. A call amounts
-// to its FLOPs and so many for each byte. Another call has the geometric mean of the
-// measured amounts per second, the nearest calls first: weighted by 1 / d^4 for a
-// distance d of the logarithms of FLOPs and bytes. Less than the smallest amount takes as
-// long as that.
+// Measured calls of operators, by their FLOPs and bytes: at equal FLOPs, an operator with
+// large weights takes far longer than one with small ones. A call's amount is its FLOPs
+// plus a fixed number for each byte. Another call's rate is the geometric mean of the
+// measured amounts per second, weighted by 1 / d^4 for a distance d of the logarithms of
+// FLOPs and bytes. A smaller amount takes as long as the smallest one.
 class CallTable {
  public:
   struct Call {
@@ -80,7 +79,7 @@ class CallTable {
   double Seconds(double flops, double bytes) const;
 
  private:
-  // Logarithms.
+  // The logarithms of a measured call.
   struct Known {
     double flops = 0;
     double bytes = 0;
@@ -107,15 +106,15 @@ struct Device {
   int64_t memory_bytes = 0;
   double launch_s = 0;        // for each operator, on the thread that runs it
   double synchronize_s = 0;   // the same for each operator, or segment of operators
-  int threads = 1;            // how many operators of one device run at a time
-  int copy_threads = 1;       // how many copies that leave a device run at a time
+  int threads = 1;            // operators of one device that run at a time
+  int copy_threads = 1;       // copies that leave a device and run at a time
   bool has_segments = false;  // neighbouring operators of a device are scheduled as one
 };
 
 struct Host {
   int cores = 1;
   double push_s = 0;  // for each operator, on the script's thread
-  // Speed of each of n threads compared with one alone: element n - 1, or the last
+  // The speed of each of n threads compared with one alone: element n - 1, or the last
   // one. More threads than cores share the cores.
   std::vector<double> speed_at_once = {1};
 };
@@ -133,19 +132,19 @@ struct LinkLevel {
   double group_bytes_per_s = 0;  // shared by all copies within a group; 0: no limit
 };
 
-// Devices of a mixed machine that are alike, one after the other.
+// Consecutive devices of a mixed machine that are alike.
 struct DeviceKind {
   std::string name;
   Device device;
   std::vector<OperatorRates> operators;
-  std::vector<LinkLevel> links;  // the machine's levels, as fast as these devices are
+  std::vector<LinkLevel> links;  // the machine's levels, at these devices' speed
 };
 
 struct Machine {
   std::string name;
   std::vector<std::string> sources;  // of the figures
   bool measured = false;             // by `tofu calibrate`, not from data sheets
-  Device device;                     // `count`: all of them; else of the first kind
+  Device device;                     // of the first kind; its `count` is of all kinds
   Host host;
   std::vector<OperatorRates> operators;  // of the first kind
   std::vector<LinkLevel> links;          // the same
@@ -155,13 +154,13 @@ struct Machine {
   // The number of the kind of a device.
   size_t KindOf(int number) const;
   const Device& DeviceOf(int number) const;
-  // A level of links as fast as a device is.
+  // A level of links at a device's speed.
   const LinkLevel& LinkOf(int number, int level) const;
   // The level that links two devices.
   int LevelBetween(int a, int b) const;
   const OperatorRates& Rates(OperatorKind kind, const std::string& op,
                              int number = 0) const;
-  // Speed of each of `threads` threads, compared with one alone.
+  // The speed of each of `threads` threads, compared with one alone.
   double HostSpeed(int threads) const;
 };
 

@@ -30,7 +30,7 @@ double Seconds(const JsonCursor& at) {
   return value;
 }
 
-// [[amount, rate], ...], or one rate for all amounts.
+// Reads [[amount, rate], ...], or one rate for all amounts.
 RateTable ReadRates(const JsonCursor& at) {
   constexpr char kRate[] = "a rate per second above 0, or [[amount, rate], ...]";
   if (at.IsNumber()) return RateTable({{1, Positive(at, kRate)}});
@@ -48,7 +48,7 @@ RateTable ReadRates(const JsonCursor& at) {
   return RateTable(std::move(points));
 }
 
-// [[FLOPs, bytes, seconds], ...]
+// Reads [[FLOPs, bytes, seconds], ...].
 CallTable ReadCalls(const JsonCursor& at, double flops_per_byte) {
   std::vector<CallTable::Call> calls;
   if (at.Size() == 0) at.Fail("[[FLOPs, bytes, seconds], ...]");
@@ -159,7 +159,7 @@ std::vector<LinkLevel> ReadLinks(const JsonCursor& at, int devices) {
   return links;
 }
 
-// The machine's levels, with the figures that a kind of devices has of its own.
+// Reads the machine's levels, with a device kind's own figures.
 std::vector<LinkLevel> ReadOwnLinks(const JsonCursor& at, std::vector<LinkLevel> links) {
   for (int i = 0; i < at.Size(); ++i) {
     const JsonCursor item = at.At(i);
@@ -180,7 +180,7 @@ std::vector<LinkLevel> ReadOwnLinks(const JsonCursor& at, std::vector<LinkLevel>
   return links;
 }
 
-// The devices of a mixed machine.
+// Reads the devices of a mixed machine.
 void ReadKinds(const JsonCursor& root, Machine* machine) {
   const JsonCursor devices = root.At("devices");
   if (devices.Size() == 0) devices.Fail("at least one kind of devices");

@@ -21,7 +21,7 @@ constexpr int64_t kNodesPerNeighbourhood = 32;
 // Work is counted in variables, as a rough measure that does not depend on the clock.
 constexpr double kWorkPerNode = 10;
 constexpr double kNeighbourhoodWork = 4000;
-constexpr double kFruitless = 20;  // failures in a row that double the price
+constexpr double kFruitless = 20;  // failures in a row that double the price of a try
 constexpr int kBatch = 8;
 constexpr size_t kMaxOpen = 20000;
 
@@ -83,7 +83,7 @@ class Search {
     return std::move(*node);
   }
 
-  // Nodes that are being expanded count with their old bound.
+  // The bound of all nodes; those being expanded count with their old bound.
   int64_t Bound() const {
     const int64_t least = open_.empty() ? top_ : std::get<0>(open_.begin()->first);
     return std::min({top_, least, expanding_});
@@ -182,12 +182,12 @@ class Search {
   const BranchOptions& options_;
   uint64_t num_improvements_ = 0;
   double num_fruitless_ = 0;
-  double node_work_ = 0;  // in variables
+  double node_work_ = 0;  // counted in variables
   double improve_work_ = 0;
   int64_t top_;
   int64_t next_number_ = 0;
   bool stopped_ = false;
-  int64_t expanding_ = kForbidden;  // the least bound of the batch
+  int64_t expanding_ = kForbidden;  // the least bound of the nodes being expanded
   std::map<Key, std::shared_ptr<SearchNode>> open_;
   std::set<std::pair<Key, const SearchNode*>> by_depth_;
   BranchResult result_;

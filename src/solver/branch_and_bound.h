@@ -11,8 +11,9 @@
 // Input:      a reduced core; the top: only choices that cost less are of interest.
 // Output:     the best choice found and a bound. `done` if nothing is left to divide;
 //             then the choice is optimal, or there is none below the top.
-// Stops:      at the deadline, after max_nodes or max_work, or when `on_progress` returns
-// false. Complexity: exponential in the worst case; a node costs dozens of sweeps.
+// Stops:      at the deadline, after max_nodes or max_work, or when `on_progress`
+//             returns false.
+// Complexity: exponential in the worst case; a node costs dozens of sweeps.
 #ifndef TOFU_SOLVER_BRANCH_AND_BOUND_H_
 #define TOFU_SOLVER_BRANCH_AND_BOUND_H_
 
@@ -29,7 +30,7 @@ namespace tofu {
 struct BranchOptions {
   int64_t top = kForbidden;
   int64_t max_nodes = std::numeric_limits<int64_t>::max();
-  // Rounds of the ascent times the problem's cells; no node is expanded beyond it.
+  // The limit of rounds of the ascent times the problem's cells, over all nodes.
   double max_work = std::numeric_limits<double>::infinity();
   int root_rounds = 2000;
   double elimination_work = 0;  // additions to eliminate the root, before it is divided
@@ -37,12 +38,12 @@ struct BranchOptions {
   int threads = 1;
   Deadline deadline = Deadline::max();
   // Called with a better choice (null: none) or a better bound, sometimes with neither.
-  // Returning false ends the search.
+  // The search ends if it returns false.
   std::function<bool(const std::vector<int>* values, int64_t bound)> on_progress;
 };
 
 struct BranchResult {
-  std::vector<int> values;    // empty: none found below the top
+  std::vector<int> values;    // empty: no choice found below the top
   int64_t cost = kForbidden;  // of the values
   int64_t bound = 0;          // no choice costs less, unless it costs `top` or more
   bool done = false;

@@ -1,5 +1,5 @@
 // The problem that the solver solves: choose a value of each variable, at the least cost
-// and within the memory that there is at every moment.
+// and within the capacity of every moment.
 //
 //   minimise    constant + sum_v unary_v(x_v) + sum_(a,b) pair_ab(x_a, x_b)
 //   such that   for every moment t:  sum over v of bytes_t,v(x_v)  <=  capacity_t
@@ -8,11 +8,11 @@
 // of that or more means "not allowed". The largest bytes of all variables add up to less
 // than kUnlimited, so nothing overflows.
 //
-// Reductions leave a problem as a core: every variable has unary costs, two variables
-// have one table at most, with the lower number first, and the least use of every
-// variable at every moment is 0. Memory that every choice uses has been subtracted from
-// the capacity, so a value whose use exceeds it can never be chosen, and only moments
-// that could exceed it are left (moments.h).
+// Reductions turn a problem into a core: every variable has unary costs, two variables
+// have at most one table, with the lower number first, and the least use of every
+// variable at every moment is 0. Capacities exclude the memory that every choice uses, so
+// a value whose use exceeds one can never be chosen, and only moments that choices can
+// exceed are left (moments.h).
 #ifndef TOFU_SOLVER_CHOICE_PROBLEM_H_
 #define TOFU_SOLVER_CHOICE_PROBLEM_H_
 
@@ -55,14 +55,14 @@ struct ChoiceProblem {
   int num_variables() const { return static_cast<int>(domain.size()); }
   int AddVariable(int domain_size);
 
-  // kForbidden for a choice that is not allowed. Ignores memory.
+  // The cost of a choice, which is kForbidden if it is not allowed. Ignores memory.
   int64_t Cost(const std::vector<int>& values) const;
   // The exact cost, without saturation; costs must add up to less than 2^62.
   int64_t Sum(const std::vector<int>& values) const;
-  // At least the cost of every allowed choice, below kForbidden.
+  // A bound from above of the cost of every allowed choice, below kForbidden.
   int64_t HighestCost() const;
 
-  // Sum of the chosen bytes at each moment.
+  // The sum of the chosen bytes at each moment.
   std::vector<int64_t> Load(const std::vector<int>& values) const;
   bool Fits(const std::vector<int>& values) const;
   int64_t PeakBytes(const std::vector<int>& values) const;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kMaxPoolCells = size_t{1} << 22;
 
-// Cells between neighbouring values of each variable of `scope` in `table`; 0
-// for a variable that the table does not mention.
+// The number of cells between neighbouring values of each variable of `scope` in `table`;
+// 0 for a variable that the table does not mention.
 std::vector<int64_t> Strides(const CostTable& table, const std::vector<int>& scope,
                              const std::vector<int>& domain) {
   std::vector<int64_t> strides(scope.size(), 0);
@@ -49,15 +49,16 @@ void ForEachAssignment(const std::vector<int>& domain, size_t rank,
   }
 }
 
-// Returns, for one operand's table, the cells between neighbouring values of every
-// variable of the result; sets *of_value to those of the variable that is minimised out.
+// Returns, for one operand's table, the number of cells between neighbouring values of
+// every variable of the result; sets *value_stride to that of the minimised variable.
 std::vector<int64_t> OperandStrides(const SumPattern& pattern,
-                                    const std::vector<int>& places, int64_t* of_value) {
+                                    const std::vector<int>& places,
+                                    int64_t* value_stride) {
   std::vector<int64_t> strides(pattern.domain.size(), 0);
   int64_t stride = 1;
   for (size_t i = places.size(); i-- > 0;) {
     const bool is_value = places[i] == SumPattern::kMinimized;
-    (is_value ? *of_value : strides[places[i]]) = stride;
+    (is_value ? *value_stride : strides[places[i]]) = stride;
     stride *= is_value ? pattern.num_values : pattern.domain[places[i]];
   }
   return strides;
@@ -77,8 +78,8 @@ struct RowOperand {
   std::vector<int64_t> least;  // [outer][value]
 };
 
-// The minimum over x_v of a sum of tables, row by row of the result. In a row, values
-// whose least possible sum is no less than the highest of the row so far are skipped.
+// Computes the minimum over x_v of a sum of tables, row by row of the result. Skips
+// values whose least possible sum is not below the highest cell of the row so far.
 class RowMinimizer {
  public:
   RowMinimizer(const SumPattern& pattern,
@@ -155,7 +156,7 @@ class RowMinimizer {
     row_strides_.push_back(std::move(packed));
   }
 
-  // Offsets are of the flat operands in cells, then of the others in rows.
+  // `offsets`: of the flat operands in cells, then of the row operands in rows.
   void MinimizeRow(const std::vector<int64_t>& offsets, int64_t* best) {
     const size_t num_flat = flat_.size();
     std::fill(base_.begin(), base_.end(), 0);
@@ -179,7 +180,8 @@ class RowMinimizer {
     }
   }
 
-  // best[j] becomes at most the sum for value z. Returns the highest of best.
+  // Lowers best[j] to the sum for value z where that is less. Returns the highest
+  // best[j].
   int64_t Lower(const std::vector<int64_t>& offsets, size_t z, int64_t* best) {
     for (size_t t = 0; t < row_operands_.size(); ++t) {
       const size_t number = static_cast<size_t>(offsets[flat_.size() + t]) + z;
@@ -189,8 +191,8 @@ class RowMinimizer {
   }
 
   const size_t num_values_;
-  std::vector<int> outer_;  // domains of the result's variables but the last
-  size_t rows_ = 1;         // of the last
+  std::vector<int> outer_;  // domains of the result's variables except the last
+  size_t rows_ = 1;         // domain of the last
   std::vector<FlatOperand> flat_;
   std::vector<std::vector<int64_t>> flat_strides_;  // [operand][outer variable]: cells
   std::vector<RowOperand> row_operands_;

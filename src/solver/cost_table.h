@@ -1,5 +1,5 @@
-// Tables of costs over a few variables, and how they are summed, minimised and
-// restricted: the arithmetic of variable elimination.
+// The arithmetic of variable elimination: sums, minimises and restricts tables of costs
+// over a few variables.
 //
 // A graph of repeated layers, blocks or timesteps eliminates the same tables
 // again and again. So a pool stores equal cells once, minus their minimum, and
@@ -9,8 +9,8 @@
 //
 // Invariants: cells of one pool are equal if and only if their addresses are;
 //             the least of them is 0.
-// Complexity: MinimizeOut: |M| * domain[v] * r for r new tables, O(the length of
-//             their scopes) for cached ones.
+// Complexity: MinimizeOut takes |M| * domain[v] * r additions for r tables; a cached
+//             result takes O(the length of their scopes).
 // Memory:     at most kMaxPoolCells cells are cached; then Tidy empties the pool.
 #ifndef TOFU_SOLVER_COST_TABLE_H_
 #define TOFU_SOLVER_COST_TABLE_H_
@@ -55,30 +55,30 @@ struct CostTable {
   const std::vector<int64_t>* cells = nullptr;  // row-major, the last variable fastest
 };
 
-// Cells of a table over `scope`; as a double, because it may be any number.
+// The number of cells of a table over `scope`; a double, because it may exceed int64.
 double NumCells(const std::vector<int>& scope, const std::vector<int>& domain);
 
-// Union of the tables' variables without `v`, ascending.
+// The union of the tables' variables without `v`, ascending.
 std::vector<int> UnionScope(const std::vector<const CostTable*>& tables, int v);
 
 // The table's cost when v has value `value` and the others those of `values`.
 int64_t CostAt(const CostTable& table, int v, int value, const std::vector<int>& values,
                const std::vector<int>& domain);
 
-// Everything that minimising a sum of tables depends on, except their cells.
+// Describes a sum of tables that is minimised, except for their cells.
 struct SumPattern {
   static constexpr int kMinimized = -1;
 
-  int num_values = 0;                      // of the variable that is minimised out
-  std::vector<int> domain;                 // of the others, in the order of the result
-  std::vector<std::vector<int>> operands;  // of each table, for each of its variables:
-                                           // its place in `domain`, or kMinimized
+  int num_values = 0;       // of the variable that is minimised out
+  std::vector<int> domain;  // of the other variables, in the order of the result
+  // [table][its variable]: the variable's place in `domain`, or kMinimized
+  std::vector<std::vector<int>> operands;
 };
 
 class TablePool {
  public:
   using Cells = std::vector<int64_t>;
-  // Cells in the pool, and the minimum that was subtracted from each of them.
+  // Cells in the pool, and the minimum that was subtracted from each cell.
   struct Known {
     const Cells* cells = nullptr;
     int64_t constant = 0;
@@ -92,15 +92,15 @@ class TablePool {
   // The number of a pattern; it never changes.
   int Number(SumPattern pattern);
 
-  // M(x) = min over one variable of the sum of the tables, which are the cells of
-  // the pattern's operands; null stands for zeros.
+  // Returns M(x) = min over one variable of the sum of the tables: the cells of the
+  // pattern's operands; null stands for zeros.
   Known Minimize(int pattern, const std::vector<const Cells*>& tables);
 
   // Additions spent on minimisations so far; cached results cost none.
   double work() const { return work_; }
 
-  // Minimises a sum of tables over variable v. The result is over
-  // UnionScope(tables, v); *constant grows by what is subtracted from its cells.
+  // Minimises a sum of tables over variable v. The result is over UnionScope(tables, v);
+  // adds the minimum that is subtracted from its cells to *constant.
   CostTable MinimizeOut(const std::vector<const CostTable*>& tables, int v,
                         const std::vector<int>& domain, int64_t* constant);
   // Fixes every variable of the table that has fixed[v] >= 0 at that value.
@@ -109,7 +109,7 @@ class TablePool {
 
   size_t num_tables() const { return cells_.size(); }
 
-  // Deletes all tables if there are too many. None may be in use.
+  // Deletes all tables if there are too many. The caller must not be using any.
   void Tidy();
 
  private:

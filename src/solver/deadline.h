@@ -10,7 +10,7 @@ namespace tofu {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// Searches ask this often, so Ctrl-C is heard here.
+// Also checks for Ctrl-C, because searches call this often.
 inline bool IsPast(Deadline deadline) {
   CheckInterrupt();
   return deadline != Deadline::max() && std::chrono::steady_clock::now() >= deadline;

@@ -8,7 +8,7 @@
 namespace tofu {
 namespace {
 
-// The top, scaled, stays below this.
+// The scaled top stays below this.
 constexpr double kMaxScaledTop = 70368744177664.0;  // 2^46
 constexpr double kGone = -2251799813685248.0;       // -2^51: never the least
 // Allowed relative error of sums of prices times bytes.
@@ -36,7 +36,7 @@ void MinPlus(const double* table, const double* taken, int rows, int columns,
 
 DualAscent::DualAscent(const ChoiceProblem& core, int64_t top)
     : core_(core), highest_(top) {
-  // A top of 0 has no scale of its own, so it takes that of 1.
+  // A top of 0 would have no scale, so it takes that of 1.
   const auto scaled = static_cast<double>(std::max<int64_t>(top, 1));
   while (std::ldexp(scaled, exponent_ + 1) < kMaxScaledTop) ++exponent_;
   while (std::ldexp(scaled, exponent_) >= kMaxScaledTop) --exponent_;
@@ -45,7 +45,7 @@ DualAscent::DualAscent(const ChoiceProblem& core, int64_t top)
   for (int size : core.domain) first_value_.push_back(first_value_.back() + size);
   before_.resize(count);
   after_.resize(count);
-  // Equal tables once: [rows], straight and turned.
+  // The tables made so far: (cells, rows) -> the table and its transpose.
   std::map<std::pair<const std::vector<int64_t>*, int>, const double*> known;
   for (const ChoiceProblem::Pair& pair : core.pairs) {
     const int rows = core.domain[pair.a];
@@ -211,7 +211,7 @@ void DualAscent::Share(int v, const std::vector<End>& after, size_t parts,
   const double part = 1.0 / static_cast<double>(parts);
   for (int x = 0; x < size; ++x) {
     if (node[x] == kRemoved) continue;
-    // Never more than there is; the product may have been rounded up.
+    // The shares must not exceed node[x]; the product may have been rounded up.
     double share = std::floor(node[x] * part);
     if (share * static_cast<double>(after.size()) > node[x]) share -= 1;
     for (const End& end : after) state->taken[end.own_taken + x] -= share;

@@ -39,7 +39,7 @@ namespace tofu {
 // start at first_value(v).
 struct DualState {
   std::vector<double> node;     // c_v
-  std::vector<double> taken;    // cost that each end of a pair took from its table
+  std::vector<double> taken;    // cost that each end of a pair has taken from its table
   std::vector<double> penalty;  // cost that the prices add to u_v
   std::vector<double> prices;   // [moment]
   double price_constant = 0;    // at least the sum of price * capacity
@@ -51,8 +51,8 @@ struct DualState {
 
 class DualAscent {
  public:
-  // No state will look for choices that cost more than `top`. The core must outlive this
-  // object.
+  // `top`: the highest that any state of this ascent will have. The core must outlive
+  // this object.
   DualAscent(const ChoiceProblem& core, int64_t top);
 
   // A state that looks only for choices that cost less than `top`.
@@ -62,7 +62,7 @@ class DualAscent {
   // One sweep. Sets `rounded`, unless null, to a choice that the costs suggest.
   void Sweep(bool forward, DualState* state, std::vector<int>* rounded) const;
 
-  // Sets the prices; all are lowered by one factor if sums would not be exact otherwise.
+  // Sets the prices; lowers all by one factor if sums would not be exact otherwise.
   void SetPrices(std::vector<double> prices, DualState* state) const;
 
   // A lower bound on the cost of every choice that fits.
@@ -88,11 +88,11 @@ class DualAscent {
  private:
   static constexpr double kRemoved = std::numeric_limits<double>::infinity();
 
-  // A pair as one of its ends sees it.
+  // A pair, seen from one of its ends.
   struct End {
     int other = 0;
     const double* table = nullptr;  // [x_other][x_own]
-    int own_taken = 0;              // where the own values begin in DualState::taken
+    int own_taken = 0;              // position of the own values in DualState::taken
     int other_taken = 0;
   };
 
@@ -107,10 +107,10 @@ class DualAscent {
   void Share(int v, const std::vector<End>& after, size_t parts, DualState* state) const;
 
   const ChoiceProblem& core_;
-  int64_t highest_;                         // dearer is as dear
+  int64_t highest_;                         // higher costs count as this one
   int exponent_ = 0;                        // of the scale
   std::vector<int> first_value_;            // [variable], one more at the end
-  std::deque<std::vector<double>> tables_;  // each both ways round
+  std::deque<std::vector<double>> tables_;  // each with its transposed cells
   std::vector<std::vector<End>> before_;    // [variable]: pairs to lower ones
   std::vector<std::vector<End>> after_;
   int num_taken_ = 0;

@@ -15,11 +15,11 @@ namespace {
 // Improvement stops after this many rounds without success.
 constexpr int kMaxFruitlessRounds = 8;
 constexpr int kMaxRounds = 64;
-// Tables are kept this small in the improvement.
+// The most cells of a table in the improvement.
 constexpr int64_t kSmallTable = int64_t{1} << 14;
 constexpr size_t kMaxPlans = 8;  // in a cache
 
-// Cells of a table after the deadline.
+// The most cells of a table after the deadline.
 constexpr int64_t kTinyTable = 64;
 
 // Bucket elimination in a given order. Tables that would exceed the limit are divided
@@ -47,8 +47,8 @@ class Eliminator {
     return Backtrack();
   }
 
-  // The best values among those that agree with `incumbent` where a variable
-  // had to be fixed; those fixed least often so far are fixed first.
+  // Returns the best values that agree with `incumbent` at all variables that have to be
+  // fixed to keep tables small; fixes the variables first that were fixed least often.
   std::vector<int> Improve(const std::vector<int>& incumbent,
                            std::vector<int>* times_fixed) {
     Fill();
@@ -204,8 +204,8 @@ void ImproveByRounds(const ChoiceProblem& problem, const std::vector<int>& order
   }
 }
 
-// Decides one variable at a time, each as is best with those before it. The lower
-// bound is only the sum of the tables' least cells.
+// Gives each variable in turn its best value next to those before it. The lower bound is
+// only the sum of the tables' least cells.
 EliminateResult DecideInTurn(const ChoiceProblem& problem) {
   EliminateResult result;
   const size_t count = problem.domain.size();

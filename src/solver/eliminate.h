@@ -12,9 +12,9 @@
 //             with the smallest M, then the lowest number.
 // Limit:      a table M never has more than max_table cells. If it would, the
 //             tables of v are divided into several sums, each minimised
-//             separately (mini-buckets), which gives a lower bound. The values
-//             found are then improved by fixing a few variables at their values
-//             and solving the rest exactly, again and again.
+//             separately (mini-buckets), which gives a lower bound. Then the
+//             values are improved: again and again, a few variables keep their
+//             values and the problem of all others is solved exactly.
 // Complexity: O(V log V + sum over v of |M_v| * domain[v] * r_v); linear in V
 //             for graphs of bounded width. Memory: sum of |M_v|.
 // Repetition: equal tables are minimised once (cost_table.h). The order and the
@@ -22,8 +22,8 @@
 //             on the costs, so problems of equal structure that share a cache
 //             compute them once.
 // Deadline:   checked before every table. After it, tables of a few cells decide
-//             the rest; if there was no time at all, variables are decided one
-//             at a time, in the order of their numbers.
+//             the other variables; if it has passed at the start, variables are
+//             decided one at a time, in the order of their numbers.
 // Determinism: equal problems give equal values, unless the time limit ends
 //             the improvement; ties go to the lowest value.
 // Errors:     none.
@@ -55,7 +55,7 @@ class EliminationCache {
     std::vector<std::pair<int, int>> edges;
     int64_t max_table = 0;
     EliminationOrder order;
-    std::optional<EliminationSchedule> schedule;  // where the order is exact
+    std::optional<EliminationSchedule> schedule;  // only if the order is exact
   };
 
   TablePool& pool() { return pool_; }
@@ -68,8 +68,8 @@ class EliminationCache {
 
 struct EliminateOptions {
   int64_t max_table = int64_t{1} << 20;  // cells of one table
-  // Additions that may be spent; a problem that needs more is refused with kTooBig. Where
-  // the order is exact, equal tables count once, and those that are cached do not.
+  // The most additions; a problem that needs more is refused with kTooBig. If the order
+  // is exact, equal tables count once, and cached tables do not count.
   double max_work = std::numeric_limits<double>::infinity();
   Deadline deadline = Deadline::max();
 };

@@ -8,19 +8,20 @@ namespace tofu {
 namespace {
 
 constexpr int64_t kMaxTable = int64_t{1} << 20;
-// Most tables of large orders turn out to be equal to earlier ones, but not all.
+// The most work of an order over the limit: most of its tables equal earlier ones.
 constexpr double kMaxRepetition = 100;
 
 bool HasAbove(const std::vector<int64_t>& cells, int64_t top) {
   return std::any_of(cells.begin(), cells.end(), [top](int64_t c) { return c > top; });
 }
 
-// The core with costs of at most `top`. It has its own tables only where costs are above.
+// The core with all costs lowered to at most `top`. Tables without higher costs are
+// shared.
 ChoiceProblem AtMost(ChoiceProblem core, int64_t top) {
   for (std::vector<int64_t>& unary : core.unary) {
     for (int64_t& cell : unary) cell = std::min(cell, top);
   }
-  std::map<const std::vector<int64_t>*, SharedCells> lowered;  // what equal tables become
+  std::map<const std::vector<int64_t>*, SharedCells> lowered;  // table -> lowered table
   for (ChoiceProblem::Pair& pair : core.pairs) {
     const auto [it, is_new] = lowered.try_emplace(&pair.cost.vector(), pair.cost);
     if (is_new && HasAbove(pair.cost.vector(), top)) {

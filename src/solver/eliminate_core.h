@@ -1,9 +1,9 @@
 // Solves a core without memory limits exactly if its width allows.
 //
 // Input:      a core; the top: only choices that cost less are of interest.
-// Output:     the best values; nothing if memory is limited, if `max_work` additions are
-//             not enough, or if time is up. Tables that are equal, or that the cache
-//             knows, cost nothing.
+// Output:     the best values; empty if memory is limited, if `max_work` additions are
+//             not enough, or if time is up. Equal tables count once, and tables that the
+//             cache knows do not count.
 // Position:   before dual ascent, and in every node of branch_and_bound that was reduced.
 // Complexity: eliminate.h; `max_work` additions at most.
 #ifndef TOFU_SOLVER_ELIMINATE_CORE_H_

@@ -10,7 +10,7 @@ namespace {
 // Above this degree the fill is not counted: all edges are assumed to be missing.
 // Such a variable comes late anyway.
 constexpr size_t kMaxCountedDegree = 24;
-constexpr int kPopsPerLook = 64;  // between checks of the clock
+constexpr int kPopsPerLook = 64;  // pops of the queue between checks of the clock
 
 class Orderer {
  public:

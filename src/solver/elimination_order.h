@@ -1,13 +1,13 @@
-// The order in which variable elimination takes its variables: min-fill. The next is the
-// variable whose neighbours need the fewest new edges among them, then the one that
-// leaves the smallest table, then the one with the lowest number. A new edge also makes
-// its ends' common neighbours cheaper; that is noticed only when they are neighbours of
-// the next variables themselves, so the order may differ from true min-fill.
+// Orders variables for elimination by min-fill: next comes the variable whose neighbours
+// need the fewest new edges among them; ties go to the smallest remaining table, then to
+// the lowest number. A new edge also makes its ends' common neighbours cheaper, but their
+// key is updated only when they are neighbours of an eliminated variable, so the order
+// may differ from true min-fill.
 //
 // Output:     the order, and the cost of eliminating in this order.
 // Complexity: O(V log V) for graphs of bounded width. A variable that would leave
 //             a table above max_table adds no edges, because its tables will be
-//             divided. After the deadline the rest follows by number.
+//             divided. After the deadline the other variables follow by number.
 #ifndef TOFU_SOLVER_ELIMINATION_ORDER_H_
 #define TOFU_SOLVER_ELIMINATION_ORDER_H_
 
@@ -25,7 +25,7 @@ struct EliminationOrder {
   bool exact = true;  // no table exceeds max_table
 };
 
-// Edges connect distinct variables; repeated ones count once.
+// Edges connect distinct variables; repeated edges count once.
 EliminationOrder MinFillOrder(const std::vector<int>& domain,
                               const std::vector<std::pair<int, int>>& edges,
                               int64_t max_table, Deadline deadline = Deadline::max());

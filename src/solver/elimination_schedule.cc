@@ -7,9 +7,9 @@
 namespace tofu {
 namespace {
 
-constexpr size_t kStepsPerLook = 64;  // between checks of the clock
+constexpr size_t kStepsPerLook = 64;  // steps between checks of the clock
 
-// Union of the tables' variables without `v`, ascending.
+// The union of the tables' variables without `v`, ascending.
 std::vector<int> Union(const std::vector<int>& tables,
                        const std::vector<std::vector<int>>& scopes, int v) {
   std::vector<int> all;

@@ -1,5 +1,5 @@
-// Plans an elimination: the tables that each step sums and the table that it leaves,
-// which do not depend on the costs. Searches over one graph pose problems that differ
+// Plans an elimination: the tables that each step sums, and the table that it leaves. The
+// schedule does not depend on costs. Searches over one graph pose problems that differ
 // only in their costs, so one schedule serves them all.
 //
 // Input:      the structure of a ChoiceProblem, and an order of its variables.
@@ -25,7 +25,7 @@ namespace tofu {
 
 class EliminationSchedule {
  public:
-  // For every problem of this domain and these edges, the variables of its pairs in
+  // A schedule for every problem of this domain whose pairs have these variables, in this
   // order.
   EliminationSchedule(std::vector<int> domain,
                       const std::vector<std::pair<int, int>>& edges,
@@ -42,7 +42,7 @@ class EliminationSchedule {
   struct Operand {
     int table = 0;
     int64_t value_stride = 0;  // cells between neighbouring values of the variable
-    size_t strides = 0;        // where those of the other variables begin in strides_
+    size_t strides = 0;        // position of the other variables' strides in strides_
     size_t num_strides = 0;
   };
   struct Stride {
@@ -52,7 +52,7 @@ class EliminationSchedule {
   struct Step {
     int variable = 0;
     int pattern = 0;      // of the pool
-    size_t operands = 0;  // where they begin in operands_
+    size_t operands = 0;  // position of the first one in operands_
     size_t num_operands = 0;
   };
 

@@ -10,12 +10,12 @@
 namespace tofu {
 namespace {
 
-constexpr int kReducedRounds = 60;  // after a reduction, which resets the ascent
-constexpr int kProbeRounds = 6;     // for each half of a division
-constexpr size_t kMaxProbes = 8;    // divisions
+constexpr int kReducedRounds = 60;  // rounds after a reduction, which resets the ascent
+constexpr int kProbeRounds = 6;     // rounds for each half of a division
+constexpr size_t kMaxProbes = 8;    // divisions to probe
 constexpr double kLaterStep = 0.1;  // first step of prices that are near the best already
-constexpr int kRepairEvery = 64;    // rounds
-constexpr double kReduceBelow = 0.6;  // of the values
+constexpr int kRepairEvery = 64;    // rounds between two repairs
+constexpr double kReduceBelow = 0.6;  // share of values left that starts a reduction
 constexpr double kEliminationWork = 2e6;
 constexpr int64_t kMaxCoarseness = 64;  // ratio of the scale's top to the present one
 
@@ -59,7 +59,7 @@ void RemoveUnfit(const SearchPart& part, DualState* state) {
   }
 }
 
-// Expands one node. Several threads do this at a time.
+// Expands one node. Several threads may expand nodes at the same time.
 class Expansion {
  public:
   Expansion(SearchNode node, const ExpandOptions& options)
@@ -175,7 +175,7 @@ class Expansion {
     Tell(&best_);
   }
 
-  // False if nothing is left to do.
+  // Returns false if nothing is left to do.
   bool Reduce() {
     const std::shared_ptr<const SearchPart> old = node_.part;
     ReducedCore reduced = ReduceCore(old->core, old->ascent.Wanted(node_.state));
@@ -195,8 +195,8 @@ class Expansion {
     return !node_.state.empty;
   }
 
-  // The root, where its width allows that: a network of few kinds of layers is eliminated
-  // faster than its bound is closed.
+  // Eliminates the root if its width allows that, because a network of few kinds of
+  // layers is eliminated faster than its bound is closed.
   bool Eliminate() {
     const SearchPart& part = *node_.part;
     if (!part.core.capacity.empty() || options_.root_elimination_work <= 0) return false;
@@ -210,7 +210,7 @@ class Expansion {
     return true;
   }
 
-  // Goes on with another core, or with this one on a finer scale.
+  // Continues with another core, or with this one on a finer scale.
   void Renew(ChoiceProblem core, Lift lift, std::vector<double> prices) {
     const int old_exponent = node_.part->ascent.exponent();
     node_.known_bound = node_.bound();
@@ -223,7 +223,7 @@ class Expansion {
     if (!node_.state.empty) ascent.SetPrices(std::move(prices), &node_.state);
   }
 
-  // Values of one variable, in two parts.
+  // Two parts of the values of one variable.
   struct Division {
     int v = 0;
     std::vector<char> is_first;  // [value]
@@ -241,10 +241,10 @@ class Expansion {
       if (IsClosed(first) || IsClosed(second)) {
         // Only the other half is left.
         children_.clear();
-        const bool none = IsClosed(first) && IsClosed(second);
+        const bool are_both_closed = IsClosed(first) && IsClosed(second);
         node_ = std::move(IsClosed(first) ? second : first);
         node_.rounds = SearchNode().rounds;
-        node_.state.empty = none;
+        node_.state.empty = are_both_closed;
         return false;
       }
       const double gain_1 = first.state.constant - node_.state.constant;
@@ -338,7 +338,7 @@ class Expansion {
   SearchNode node_;
   const ExpandOptions& options_;
   int64_t top_;
-  Deadline deadline_;  // passed once the listener has had enough
+  Deadline deadline_;  // lies in the past once the listener has ended the work
   FoundChoice best_;
   std::vector<SearchNode> children_;
   bool is_open_ = false;

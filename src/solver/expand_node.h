@@ -2,14 +2,13 @@
 // close it.
 //
 //   1. Remove values that do not fit in the remaining memory or that the bound rules out.
-//   2. Raise the bound with prices and sweeps, for `rounds` rounds (raise_bound.h). Now
-//      and then repair the choice that they round to, if it does not fit
-//      (local_search.h).
+//   2. Raise the bound with prices and sweeps, for `rounds` rounds (raise_bound.h). Every
+//      few rounds, repair the choice that a sweep rounds to (local_search.h).
 //   3. Once two fifths of the values are gone, reduce the core (reduce_core.h), and
 //      eliminate it if it has no memory limits and little width; then start again at 1.
 //   4. Probe divisions of the variables that the rounds decided least unanimously: divide
 //      each around its two most frequent values, and raise both halves' bounds for a few
-//      rounds. If that closes a half, only the other is left: start again at 1.
+//      rounds. If that closes a half, start again at 1 with the other half.
 //      Otherwise take the division whose bounds rose most.
 //
 // Input:      a node; the top: only choices that cost less are of interest.
@@ -34,7 +33,7 @@
 
 namespace tofu {
 
-// A core that nodes share, and how to turn its values into values of the given core.
+// A core that nodes share, and the lift of its values to the given core.
 struct SearchPart {
   SearchPart(ChoiceProblem given, Lift given_lift, int64_t top)
       : core(std::move(given)), lift(std::move(given_lift)), ascent(core, top) {
@@ -75,7 +74,7 @@ struct ExpandOptions {
 };
 
 struct Expanded {
-  FoundChoice best;  // without values if none was found
+  FoundChoice best;  // has no values if none was found
   std::vector<SearchNode> children;
   std::optional<SearchNode> open;  // the node, if the deadline ended the work
   double work = 0;                 // rounds of the ascent times the problem's cells

@@ -6,12 +6,12 @@
 namespace tofu {
 namespace {
 
-// Limits from .. to, where only the ends are known.
+// A range of limits, from .. to, for which only the ends are known.
 struct Gap {
   int64_t from = 0;
   int64_t to = 0;
-  LimitPoint low;          // fits in all of them
-  int64_t high_cost = 0;   // at to + 1
+  LimitPoint low;          // fits all these limits
+  int64_t high_cost = 0;   // the least cost at to + 1
   bool is_halved = false;  // a search in the middle found `low` again
 
   double Unknown() const {
@@ -60,12 +60,12 @@ class Exploration {
     const int64_t middle = gap.from + (gap.to - gap.from) / 2;
     const int64_t limit = is_first ? gap.from : gap.is_halved ? gap.to : middle;
     ++searches_;
-    const LimitPoint found = search_(limit, BestWithin(limit));
-    is_exact_ = is_exact_ && found.is_proven;
-    frontier_.points.push_back(found);
-    const bool is_low = found.cost == gap.low.cost;
-    AddGap({gap.from, found.used - 1, gap.low, found.cost});
-    AddGap({limit + 1, gap.to, found, gap.high_cost, is_low && !is_first});
+    const LimitPoint point = search_(limit, BestWithin(limit));
+    is_exact_ = is_exact_ && point.is_proven;
+    frontier_.points.push_back(point);
+    const bool is_low = point.cost == gap.low.cost;
+    AddGap({gap.from, point.used - 1, gap.low, point.cost});
+    AddGap({limit + 1, gap.to, point, gap.high_cost, is_low && !is_first});
   }
 
   // The cheapest point found within `limit`; the low end of a gap always fits.

@@ -1,10 +1,10 @@
 // Decides the variables of a search one at a time, as Spartan does (paper section
 // 7.3): a tensor, then the operators that touch it, then the next tensor.
 //
-// A tensor takes the value for which it and the operators around it cost least if
-// these choose their best values. Then each undecided operator among them takes its
-// best value. A tensor that is still undecided counts as cut in the way that suits
-// the operator best. Ties go to the lowest value.
+// A tensor takes the value for which it and the operators that touch it cost least, if
+// these choose their best values. Then each undecided one of them takes its best value,
+// as if its undecided tensors were cut in the way that suits it best. Ties go to the
+// lowest value.
 //
 // Input:      a problem without pairs of tensors; the tensors' variables in the
 //             order in which they are decided.

@@ -39,7 +39,7 @@ class Neighbourhood {
     }
   }
 
-  // [variable]: whether it may change.
+  // Grows a neighbourhood. Returns [variable]: whether it may change.
   std::vector<char> Grow() {
     Free(static_cast<int>(Draw(&random_, core_.domain.size())));
     for (size_t next = 0; next < queue_.size() && num_values_ < max_values_; ++next) {
@@ -62,7 +62,7 @@ class Neighbourhood {
     queue_.push_back(v);
   }
 
-  // Variables that use memory at the moment of v that is nearest to its capacity.
+  // Adds variables that use memory at the moment of v that is nearest to its capacity.
   void AddThroughMoment(int v, std::vector<int>* neighbours) {
     int fullest = -1;
     for (const ChoiceProblem::Segment& segment : core_.segments[v]) {
@@ -111,7 +111,6 @@ std::optional<std::vector<int>> ImproveChoice(const ChoiceProblem& core,
   }
   const ReducedCore reduced = ReduceCore(core, wanted);
   if (reduced.core.infeasible || reduced.core.constant >= cost) return std::nullopt;
-  std::vector<int> found;
   if (auto eliminated =
           EliminateCore(reduced.core, cost, kEliminationWork, options.deadline)) {
     if (reduced.core.Cost(*eliminated) >= cost) return std::nullopt;

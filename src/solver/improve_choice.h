@@ -1,4 +1,5 @@
-// Large-neighbourhood search: fixes most variables at their values and solves the rest.
+// Large-neighbourhood search: fixes most variables at their values and solves the problem
+// of the others.
 //
 // A neighbourhood grows from one variable through tables and through moments that are
 // nearly full, breadth first in a random order given by `seed`, up to a few hundred

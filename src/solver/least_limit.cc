@@ -16,12 +16,12 @@ std::vector<int64_t> OnlyForbidden(const std::vector<int64_t>& costs) {
   return result;
 }
 
-// The problem with costs that only tell which choices are allowed.
+// The problem with all allowed costs set to 0.
 ChoiceProblem Feasibility(ChoiceProblem problem) {
   problem.constant = 0;
   for (std::vector<int64_t>& unary : problem.unary) unary = OnlyForbidden(unary);
   std::map<const std::vector<int64_t>*, SharedCells> known;
-  const std::vector<ChoiceProblem::Pair> given = problem.pairs;  // keeps addresses in use
+  const std::vector<ChoiceProblem::Pair> kept = problem.pairs;  // keeps addresses in use
   for (ChoiceProblem::Pair& pair : problem.pairs) {
     const auto [it, is_new] = known.try_emplace(&pair.cost.vector());
     if (is_new) it->second = OnlyForbidden(pair.cost.vector());
@@ -30,7 +30,7 @@ ChoiceProblem Feasibility(ChoiceProblem problem) {
   return problem;
 }
 
-// Adds the first moment at which the values use most, and what is alive then.
+// Adds the first moment at which the values use most, and the variables that use it.
 void AddNeeds(const ChoiceProblem& problem, LeastLimit* result) {
   const std::vector<int64_t> load = problem.Load(result->values);
   const auto fullest = std::find(load.begin(), load.end(), result->least);

@@ -1,4 +1,5 @@
-// Finds the smallest memory limit under which a problem has a choice, and what needs it.
+// Finds the smallest memory limit under which a problem has a choice, and the variables
+// that use most memory at its peak.
 //
 // Halves the interval between a lower bound on the peak and the peak of a known choice.
 // Solve decides whether a limit leaves a choice, with all allowed costs set to 0.
@@ -6,7 +7,7 @@
 // Input:      a problem; its own limit is ignored.
 // Output:     `least` is the peak of a choice; no choice has a peak below `bound`. They
 //             are equal unless time ended the search. Also the moment of that peak, and
-//             what is alive then, most bytes first.
+//             the variables that use memory then, most bytes first.
 // Errors:     none. If forbidden costs leave no choice under any limit, `exists` is
 //             false.
 // Complexity: that of Solve, times the logarithm of the bytes.

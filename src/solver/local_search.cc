@@ -48,7 +48,7 @@ class Search {
     return costs;
   }
 
-  // How much the total excess over the capacities shrinks if v changes to x.
+  // The bytes by which the total excess over the capacities shrinks if v changes to x.
   int64_t Relief(int v, int x) const {
     int64_t relief = 0;
     for (const Segment& segment : core_.segments[v]) {

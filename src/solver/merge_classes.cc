@@ -59,7 +59,8 @@ class Merger {
     return false;
   }
 
-  // Removes values that forbidden costs rule out; false if a variable has none left.
+  // Removes values that forbidden costs rule out. Returns false if a variable has none
+  // left.
   bool MakeConsistent() {
     std::vector<int> queue;
     std::vector<char> queued(problem_.domain.size(), 1);
@@ -101,18 +102,18 @@ class Merger {
   // consistency), so equally many values with one partner each have different ones.
   std::vector<int> Tie(const Pair& pair, int a) const {
     const int b = Other(pair, a);
-    std::vector<int> partner;
+    std::vector<int> partners;
     if (alive_[a].size() != alive_[b].size() || alive_[a].size() < 2) return {};
     for (int x : alive_[a]) {
-      int found = -1;
+      int partner = -1;
       for (size_t y = 0; y < alive_[b].size(); ++y) {
         if (!Allowed(pair, a, x, alive_[b][y])) continue;
-        if (found >= 0) return {};
-        found = static_cast<int>(y);
+        if (partner >= 0) return {};
+        partner = static_cast<int>(y);
       }
-      partner.push_back(found);
+      partners.push_back(partner);
     }
-    return partner;
+    return partners;
   }
 
   // Sets value_in_[v]: v's value for each value of its class, or v's only value.
@@ -171,8 +172,7 @@ class Merger {
     const std::vector<int>& rows = value_in_[pair.a];
     const std::vector<int>& columns = value_in_[pair.b];
     if (a < 0 || b < 0 || a == b) {
-      // The pair involves at most one class; each of its costs belongs to a value of
-      // that.
+      // The pair involves at most one class; each of its costs belongs to a value of it.
       for (size_t k = 0; k < std::max(rows.size(), columns.size()); ++k) {
         const int64_t cost = Cell(pair, rows[a < 0 ? 0 : k], columns[b < 0 ? 0 : k]);
         int64_t& sum = a < 0 && b < 0 ? core->constant : core->unary[std::max(a, b)][k];
@@ -207,7 +207,7 @@ class Merger {
         profile.Add(class_of_[v], segment.begin, segment.end, bytes);
       }
     }
-    // A moment of less capacity is one that uses the rest of the limit.
+    // A moment of less capacity counts as one at which all choices use the difference.
     for (size_t t = 0; t < problem_.capacity.size(); ++t) {
       const int64_t used = limit - problem_.capacity[t];
       if (used > 0) profile.Add(-1, t, t + 1, {used});
@@ -219,7 +219,7 @@ class Merger {
   const ChoiceProblem& problem_;
   std::vector<std::vector<int>> alive_;        // [variable]: its values, ascending
   std::vector<std::vector<size_t>> pairs_of_;  // [variable]
-  std::vector<int> class_of_;                  // [variable]: -1: it has no choice
+  std::vector<int> class_of_;                  // [variable]; -1: it has one value
   std::vector<std::vector<int>> value_in_;     // [variable][value of its class]
   std::vector<size_t> sizes_;                  // [class]: number of values
 };

@@ -7,13 +7,12 @@
 //
 // Input:      any problem.
 // Output:     a variable for each class with more than one value, with the sums of its
-//             members' costs and its members' uses over time; and how to turn its values
-//             into values of the problem. `infeasible` if forbidden costs leave no
-//             choice.
+//             members' costs, and of their uses over time; and the lift of its values to
+//             the problem. `infeasible` if forbidden costs leave no choice.
 // Invariants: the least cost stays the same; only arc consistency removes values.
 // Errors:     none.
 // Position:   first, before reduce_core, because it makes the problem much smaller.
-// Complexity: O(cells * times that a variable loses values), nearly always O(cells).
+// Complexity: O(cells * n) if a variable loses values n times, nearly always O(cells).
 #ifndef TOFU_SOLVER_MERGE_CLASSES_H_
 #define TOFU_SOLVER_MERGE_CLASSES_H_
 

@@ -40,13 +40,13 @@ std::vector<char> MayExceed(const ChoiceProblem& core) {
       most[segment.end] -= largest;
     }
   }
-  std::vector<char> may(core.capacity.size(), 0);
+  std::vector<char> may_exceed(core.capacity.size(), 0);
   int64_t now = 0;
-  for (size_t t = 0; t < may.size(); ++t) {
+  for (size_t t = 0; t < may_exceed.size(); ++t) {
     now += most[t];
-    may[t] = now > core.capacity[t];
+    may_exceed[t] = now > core.capacity[t];
   }
-  return may;
+  return may_exceed;
 }
 
 // Finds the moments that no neighbouring moment makes redundant.
@@ -127,11 +127,11 @@ class Neighbours {
 
   const ChoiceProblem& core_;
   std::vector<std::vector<int>> changing_;  // [moment]: variables that begin or end
-  std::vector<int> seen_;                   // [variable]: stamp
+  std::vector<int> seen_;                   // [variable]: the stamp that saw it last
   int stamp_ = 0;
   std::vector<int> kept_;
   std::vector<std::vector<int>>
-      since_;  // for each moment kept: the variables that changed since the one before
+      since_;  // [moment kept]: the variables that changed since the one before
 };
 
 bool IsZero(const Segment& segment) {
@@ -212,7 +212,7 @@ std::vector<int64_t> MemoryProfile::Write(int64_t limit, ChoiceProblem* problem)
     for (auto it = changes_[v].begin(); it != changes_[v].end(); ++it) {
       for (size_t x = 0; x < bytes.size(); ++x) bytes[x] += it->second[x];
       const auto next = std::next(it);
-      if (next == changes_[v].end()) break;  // all has ended
+      if (next == changes_[v].end()) break;  // no use follows
       problem->segments[v].push_back({number(it->first), number(next->first), bytes});
     }
   }

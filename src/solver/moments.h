@@ -1,4 +1,5 @@
-// Memory over time: adds up what variables use, and keeps only the moments that matter.
+// Memory over time: adds up the bytes that variables use, and keeps only the moments that
+// restrict choices.
 //
 // A moment t can be left out if no choice can exceed its capacity, or if every choice
 // within the capacity of another moment s is also within that of t:
@@ -26,8 +27,8 @@
 
 namespace tofu {
 
-// Drops the moments that do not matter and tidies the segments. Returns the old numbers
-// of the moments kept.
+// Drops the moments that restrict no choice and tidies the segments. Returns the old
+// numbers of the other moments.
 std::vector<int> CompressMoments(ChoiceProblem* core);
 
 // Adds up the memory that variables use over time.
@@ -40,7 +41,7 @@ class MemoryProfile {
   void Add(int v, int64_t begin, int64_t end, const std::vector<int64_t>& bytes);
 
   // Sets the capacity and the segments of a problem of this domain within the limit.
-  // Returns what the moments were called in Add().
+  // Returns [moment]: the time that it has in Add().
   std::vector<int64_t> Write(int64_t limit, ChoiceProblem* problem) const;
 
  private:

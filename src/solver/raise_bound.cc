@@ -9,7 +9,7 @@ namespace {
 constexpr double kDeflection = 0.15;  // a
 constexpr int kPatience = 15;
 constexpr double kShrink = 0.7;
-constexpr double kTargetAbove = 0.05;  // of the bound
+constexpr double kTargetAbove = 0.05;  // relative to the bound
 constexpr int kWindow = 24;            // rounds
 constexpr double kLeastGain = 1e-6;    // per window, relative to the bound
 constexpr double kLeastStep = 1e-4;

@@ -9,8 +9,8 @@
 // limits a round consists of two sweeps only.
 //
 // Input:      a state of the ascent.
-// Output:     the state with the best bound. `on_choice` gets each choice rounded to, and
-//             may lower the top.
+// Output:     the state with the best bound. `on_choice` gets each choice that a sweep
+//             rounds to, and may lower the top.
 // Stops:      after `rounds`; when two dozen rounds add less than a millionth (and, with
 //             memory limits, s is small); when no choice below the top is left; or at the
 //             deadline.
@@ -35,7 +35,7 @@ struct RaiseOptions {
 // Returns the top, which the choice may have lowered.
 using OnChoice = std::function<int64_t(const std::vector<int>& values)>;
 
-// Sets `counts`, unless null, to how often each value was rounded to
+// Sets `counts`, unless null, to the number of sweeps that rounded to each value
 // ([first_value(v) + x]).
 void RaiseBound(const ChoiceProblem& core, const DualAscent& ascent,
                 const RaiseOptions& options, const OnChoice& on_choice, DualState* state,

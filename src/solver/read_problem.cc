@@ -41,7 +41,7 @@ class CellReader {
  private:
   static int64_t Number(const JsonCursor& cursor, int i, int64_t highest) {
     const JsonValue& value = cursor.value().items[i];
-    // Beyond the range of int64.
+    // Numbers beyond the range of int64 count as the highest.
     if (value.is(JsonValue::Kind::kUnsigned)) return highest;
     if (value.is(JsonValue::Kind::kFloat) && value.number >= 0x1p63) return highest;
     if (!value.is(JsonValue::Kind::kInt) || value.integer < 0) {
@@ -53,7 +53,7 @@ class CellReader {
   std::unordered_multimap<uint64_t, SharedCells> known_;
 };
 
-// Sets the memory of the problem, and what the text calls its moments.
+// Sets the memory of the problem, and the moments' numbers in the text.
 void ReadMemory(const JsonCursor& memory, CellReader* reader, ProblemText* read) {
   const std::vector<int>& domain = read->problem.domain;
   const int64_t limit = memory.At("limit").Int(0, kMaxBytes);

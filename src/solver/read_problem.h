@@ -2,7 +2,7 @@
 //
 // Input:      {"format": "tofu-step-problem", "version": 1 or 2, ...}.
 // Output:     the problem; equal tables share their cells.
-// Errors:     UserError(kPlan): the text does not follow the format; says where and how.
+// Errors:     UserError(kPlan): the text does not follow the format; names the place.
 // Complexity: O(length of the text).
 #ifndef TOFU_SOLVER_READ_PROBLEM_H_
 #define TOFU_SOLVER_READ_PROBLEM_H_

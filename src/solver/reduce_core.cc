@@ -14,14 +14,14 @@ namespace {
 using Pair = ChoiceProblem::Pair;
 using Segment = ChoiceProblem::Segment;
 
-// Limits on the tables that eliminating a variable of low degree may leave, and on the
-// domains in which values are compared.
+// The most cells of a table that eliminating a variable of low degree may leave, and the
+// most comparisons to find a variable's dominated values.
 constexpr int64_t kMaxNewTable = int64_t{1} << 14;
 constexpr int64_t kMaxComparisons = int64_t{1} << 22;
 
-// How to recover the value of a variable that has been eliminated.
+// A variable that has been eliminated, and the table that recovers its value.
 struct Gone {
-  // A variable that was left, and its values then, as given.
+  // A variable that was left, and the values that it had then, in the given core.
   struct Neighbour {
     int v = -1;
     std::vector<int> values;
@@ -34,8 +34,8 @@ struct Gone {
   };
 
   int v = 0;
-  std::vector<int> values;  // its own then, as given
-  Neighbour u;              // whose values say v's
+  std::vector<int> values;  // v's values then, in the given core
+  Neighbour u;              // u and w determine v's value
   Neighbour w;
   std::vector<int> value;  // [place of u's value * w's number + place of w's]: v's place
 };
@@ -110,7 +110,7 @@ class Reducer {
     return ends;
   }
 
-  // Leaves v the values whose flag is set.
+  // Removes the values of v whose flag is not set.
   bool Keep(int v, const std::vector<char>& keep) {
     const int size = core_.domain[v];
     std::vector<int> left;
@@ -133,7 +133,7 @@ class Reducer {
     return true;
   }
 
-  // Something near variable v has changed: its costs, uses, or tables.
+  // Has the rules look at v again, after a change of its costs, uses or tables.
   void Touch(int v) {
     for (Worklist* list : {&unsupported_, &single_, &dominated_, &low_degree_}) {
       list->Add(v);
@@ -156,7 +156,7 @@ class Reducer {
     core_.pairs[e].cost = {};
   }
 
-  // Arc consistency, capacities and single values, until nothing changes.
+  // Applies arc consistency, capacities and single values until nothing changes.
   bool Propagate() {
     bool ever = false;
     bool changed = true;
@@ -198,7 +198,7 @@ class Reducer {
                        [this](int e) { return memo_.HasForbidden(PairAt(e).cost); });
   }
 
-  // [value]: whether each neighbour allows it, and the memory.
+  // [value]: whether each neighbour and the memory allow it.
   std::vector<char> Supported(int v) const {
     std::vector<char> keep(core_.domain[v], 1);
     for (int x = 0; x < core_.domain[v]; ++x) keep[x] = core_.unary[v][x] < kForbidden;
@@ -280,21 +280,21 @@ class Reducer {
     return true;
   }
 
-  // For every value of u, the one value of v that pair e allows; empty if there are more.
+  // For every value of u, the one value of v that pair e allows; empty if it allows more.
   std::vector<int> FunctionOf(int e, int u) const {
     const int v = Other(e, u);
-    std::vector<int> value;
+    std::vector<int> values;
     for (int x = 0; x < core_.domain[u]; ++x) {
-      int found = -1;
+      int value = -1;
       for (int y = 0; y < core_.domain[v]; ++y) {
         if (Cell(e, u, x, y) >= kForbidden) continue;
-        if (found >= 0) return {};
-        found = y;
+        if (value >= 0) return {};
+        value = y;
       }
-      if (found < 0) return {};
-      value.push_back(found);
+      if (value < 0) return {};
+      values.push_back(value);
     }
-    return value;
+    return values;
   }
 
   bool MergeFunctions() {
@@ -377,23 +377,23 @@ class Reducer {
   void AddPair(int u, int w, const SharedCells& cost) {
     const int a = std::min(u, w);
     const int b = std::max(u, w);
-    int found = -1;
-    // A weight of an unrolled network has thousands of pairs, its neighbours few.
+    int pair = -1;
+    // A weight of an unrolled network has thousands of pairs; its neighbours have few.
     const int end = pairs_of_[a].size() <= pairs_of_[b].size() ? a : b;
     for (int e : pairs_of_[end]) {
-      if (Other(e, end) == a + b - end) found = e;
+      if (Other(e, end) == a + b - end) pair = e;
     }
-    if (found < 0) {
-      found = static_cast<int>(core_.pairs.size());
+    if (pair < 0) {
+      pair = static_cast<int>(core_.pairs.size());
       const std::vector<int64_t> zeros(cost.size(), 0);
       core_.pairs.push_back({a, b, u == a ? cost : memo_.Unify(zeros)});
-      pairs_of_[a].push_back(found);
-      pairs_of_[b].push_back(found);
-      TouchPair(found);
+      pairs_of_[a].push_back(pair);
+      pairs_of_[b].push_back(pair);
+      TouchPair(pair);
       if (u == a) return;
     }
-    TouchPair(found);
-    SharedCells& sum = core_.pairs[found].cost;
+    TouchPair(pair);
+    SharedCells& sum = core_.pairs[pair].cost;
     sum = memo_.Sum(sum, cost, core_.domain[b], u != a);
   }
 
@@ -414,7 +414,7 @@ class Reducer {
     return changed;
   }
 
-  // As TableMemo::Undominated, of values that use no less memory.
+  // As TableMemo::Undominated, but a value only dominates values that use no less memory.
   std::vector<char> UndominatedWithUses(int v) {
     const int size = core_.domain[v];
     std::vector<char> keep(size, 1);
@@ -435,11 +435,11 @@ class Reducer {
     for (int e : pairs_of_[v]) {
       int64_t most = -kForbidden;
       for (int y = 0; y < core_.domain[Other(e, v)]; ++y) {
-        const int64_t of_x = Cell(e, v, x, y);
-        const int64_t of_w = Cell(e, v, w, y);
-        if (of_x >= kForbidden) continue;
-        if (of_w >= kForbidden) return false;
-        most = std::max(most, of_w - of_x);
+        const int64_t x_cost = Cell(e, v, x, y);
+        const int64_t w_cost = Cell(e, v, w, y);
+        if (x_cost >= kForbidden) continue;
+        if (w_cost >= kForbidden) return false;
+        most = std::max(most, w_cost - x_cost);
       }
       slack -= most;
       if (slack < -kForbidden || slack > kForbidden) return false;
@@ -521,11 +521,11 @@ class Reducer {
   }
 
   ChoiceProblem core_;
-  std::vector<std::vector<int>> values_;    // [variable][value]: as given
+  std::vector<std::vector<int>> values_;    // [variable][value]: its given number
   std::vector<std::vector<int>> pairs_of_;  // [variable]
   std::vector<char> is_gone_;               // [variable]
   std::vector<int> moments_;                // moments left, by their given numbers
-  std::vector<Gone> gone_;                  // in the order in which they went
+  std::vector<Gone> gone_;                  // in the order of elimination
   // Items that each rule has yet to look at: variables, or pairs for the last two.
   Worklist unsupported_;
   Worklist single_;

@@ -12,8 +12,8 @@
 //   low degrees       minimise out variables without uses and with at most two
 //                     neighbours; a table over the neighbours replaces each
 //
-// Input:      a core; optionally which values are still wanted (`wanted`, empty: all).
-// Output:     the smaller core, and how to turn its values into values of the given one.
+// Input:      a core; `wanted`: the values to keep if possible (empty: all).
+// Output:     the smaller core, and the lift of its values to the given core.
 // Invariants: at least one of the best choices of wanted values is kept.
 // Errors:     none; a contradiction sets `infeasible`.
 // Position:   after merge_classes, and again whenever bounds have removed values.
@@ -37,7 +37,7 @@ struct ReducedCore {
 // [variable][value]: whether the value is wanted.
 using ValueMask = std::vector<std::vector<char>>;
 
-// `memo`: what reductions of cores with equal tables share; null: nothing.
+// `memo`: shared by reductions of cores with equal tables; null: not shared.
 ReducedCore ReduceCore(ChoiceProblem core, const ValueMask& wanted = {},
                        TableMemo* memo = nullptr);
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-// Clones need a C library that resolves functions when it loads them, which is before
-// sanitizers are ready.
+// Clones need a C library that resolves functions while loading, before sanitizers are
+// ready.
 #if defined(__x86_64__) && defined(__GLIBC__) && __GNUC__ >= 12 && \
     !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&       \
     !defined(__SANITIZE_THREAD__)

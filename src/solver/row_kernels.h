@@ -1,11 +1,13 @@
 // Lowers a row of costs to the sums of other rows: the innermost loop of elimination.
 //
 // Input:      `best` and `rows`, of `size` cells each; a cost to add to all.
-// Output:     best[j] is at most base + the sum of rows[t][j]; returns the highest best.
+// Output:     lowers best[j] to base + the sum of rows[t][j] where that is less; returns
+//             the highest best[j].
 // Errors:     none; sums must not overflow.
 // Position:   a part of cost_table.
-// Complexity: O(cells). Compiled for several instruction sets where the compiler can; the
-//             processor's best is chosen when the program starts, and all give the same.
+// Complexity: O(cells). Compiled for several instruction sets if the compiler can; the
+//             processor's best one is chosen when the program starts. All give the same
+//             results.
 #ifndef TOFU_SOLVER_ROW_KERNELS_H_
 #define TOFU_SOLVER_ROW_KERNELS_H_
 

@@ -96,7 +96,7 @@ class PartsSearch {
     return result;
   }
 
-  // A part's share of the time: its values relative to those of all parts left.
+  // Gives a part its share of the time left: its values over those of all parts left.
   Deadline DeadlineOf(size_t part) const {
     const auto values = [](const CorePart& p) {
       return std::accumulate(p.core.domain.begin(), p.core.domain.end(), 0.0);

@@ -35,9 +35,9 @@
 namespace tofu {
 
 struct SolveProgress {
-  int64_t cost = kForbidden;  // of the best choice so far
+  int64_t cost = kForbidden;  // cost of the best choice so far
   int64_t bound = 0;          // no choice costs less
-  // The best choice, if it is new; null if only the bound is.
+  // The best choice, if it is new; null if only the bound is new.
   const std::vector<int>* values = nullptr;
 };
 
@@ -45,15 +45,14 @@ struct SolveOptions {
   Deadline deadline = Deadline::max();
   int threads = 1;
   int64_t max_nodes = std::numeric_limits<int64_t>::max();  // per part
-  // Rounds of the ascent times the cells of a part, over all nodes.
+  // The limit of rounds of the ascent times the cells of a part, over all nodes.
   double max_work = std::numeric_limits<double>::infinity();
-  // Additions for a part before any bounds: a thirtieth of a second.
+  // Additions to eliminate a part before any bounds: a thirtieth of a second.
   double elimination_work = 4e7;
-  // The same after bounds that leave a gap. Equal tables, of which there are many, count
-  // once.
+  // The same, if bounds leave a gap. Equal tables, which are many, count once.
   double late_elimination_work = 3e9;
-  int64_t top = kForbidden;     // only choices that cost less are of interest
-  SolveCache* cache = nullptr;  // shared by problems that resemble each other; null: none
+  int64_t top = kForbidden;     // looks only for choices that cost less
+  SolveCache* cache = nullptr;  // shared by problems with equal tables; null: none
   // Called with every better choice or bound, and often with neither. Returning false
   // ends the search.
   std::function<bool(const SolveProgress&)> on_progress;
@@ -68,7 +67,7 @@ enum class SolveStatus {
 
 struct SolveResult {
   SolveStatus status = SolveStatus::kUnknown;
-  std::vector<int> values;  // empty: none found
+  std::vector<int> values;  // empty: no choice found
   int64_t cost = kForbidden;
   int64_t bound = 0;
   int64_t nodes = 0;

@@ -1,6 +1,6 @@
 // Holds reductions and eliminated tables for problems that share tables.
 //
-// Results do not depend on it. One thread at a time may use a cache.
+// Results do not depend on the cache. One thread at a time may use it.
 #ifndef TOFU_SOLVER_SOLVE_CACHE_H_
 #define TOFU_SOLVER_SOLVE_CACHE_H_
 

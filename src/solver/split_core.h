@@ -1,8 +1,8 @@
 // Splits a core into parts that share no table and no moment.
 //
-// Output:     the parts, each with its variables of the core in their order; the parts
-//             with most values come last. Equal parts are next to each other.
-// Complexity: O(pairs + segments + moments), and the copies.
+// Output:     the parts, each with its variables in the core's order; the parts with most
+//             values come last. Equal parts are next to each other.
+// Complexity: O(pairs + segments + moments), and the copies of their cells.
 #ifndef TOFU_SOLVER_SPLIT_CORE_H_
 #define TOFU_SOLVER_SPLIT_CORE_H_
 

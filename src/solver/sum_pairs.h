@@ -1,11 +1,11 @@
-// Adds tables of two variables to a core, which has one table at most for each two.
+// Adds tables of two variables to a core, which has at most one table per two variables.
 //
 // Input:      a problem with its variables; tables in any order and direction.
-// Output:     the problem's pairs, the lower number first, in the order in which each two
-//             variables came first. No cell is above kForbidden.
+// Output:     the problem's pairs, the lower number first, in the order in which their
+//             first tables came. No cell is above kForbidden.
 // Errors:     none.
-// Position:   where merge_classes and wanted_values make cores.
-// Complexity: O(cells). Equal tables of one address stay that, also if they are turned.
+// Position:   used by merge_classes and wanted_values to make cores.
+// Complexity: O(cells). Tables that share an address still do when they are turned.
 #ifndef TOFU_SOLVER_SUM_PAIRS_H_
 #define TOFU_SOLVER_SUM_PAIRS_H_
 
@@ -29,7 +29,7 @@ class PairSums {
  private:
   ChoiceProblem& core_;
   std::map<std::pair<int, int>, size_t> pair_of_;
-  // [cells, their columns, whether turned]: the given cells, and what they become.
+  // [cells, their columns, whether turned]: the given cells, and the core's.
   std::map<std::tuple<const std::vector<int64_t>*, int, bool>,
            std::pair<SharedCells, SharedCells>>
       known_;

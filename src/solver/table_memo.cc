@@ -40,28 +40,28 @@ struct Rows {
     }
   }
 
-  // max over y of cost(w, y) - cost(x, y) is no less.
+  // A lower bound of max over y of cost(w, y) - cost(x, y).
   int64_t AtLeast(int w, int x) const {
     const int64_t by_least = least[w] - least[x];
     return has_forbidden ? by_least : std::max(by_least, highest[w] - highest[x]);
   }
 
-  // max over the y that x allows of cost(w, y) - cost(x, y); kForbidden if w forbids one
-  // of these y.
+  // The maximum of cost(w, y) - cost(x, y) over the y that x allows; kForbidden if w
+  // forbids one of these y.
   int64_t Most(int w, int x) const {
-    const int64_t* of_w = &cells[w * width];
-    const int64_t* of_x = &cells[x * width];
+    const int64_t* w_costs = &cells[w * width];
+    const int64_t* x_costs = &cells[x * width];
     int64_t most = -kForbidden;
     for (size_t y = 0; y < width; ++y) {
-      if (has_forbidden && of_x[y] >= kForbidden) continue;
-      if (has_forbidden && of_w[y] >= kForbidden) return kForbidden;
-      most = std::max(most, of_w[y] - of_x[y]);
+      if (has_forbidden && x_costs[y] >= kForbidden) continue;
+      if (has_forbidden && w_costs[y] >= kForbidden) return kForbidden;
+      most = std::max(most, w_costs[y] - x_costs[y]);
     }
     return most;
   }
 };
 
-// Whether w costs no more than x, whatever the others choose.
+// Whether w costs no more than x, whatever the other variables choose.
 bool Dominates(const std::vector<int64_t>& unary, const std::vector<Rows>& tables, int w,
                int x) {
   int64_t slack = unary[x] - unary[w];

@@ -1,14 +1,14 @@
 // Remembers the results of reductions, so that each combination of tables is reduced
 // once.
 //
-// A network of equal layers gives a problem of thousands of tables of which few differ.
-// Equal tables share their cells here, so a change is looked up by the addresses of what
-// it reads.
+// The problem of a network of equal layers has thousands of tables, of which few differ.
+// Equal tables share their cells here, so the memo finds a result by the addresses of the
+// tables that it was computed from.
 //
 // Invariants: tables of one memo are equal if and only if their addresses are. All
 //             functions but Unify() take tables that came from the memo.
 // Errors:     none.
-// Memory:     the tables made, at most kMaxMemoCells cells of them; then it starts over.
+// Memory:     all tables made, up to kMaxMemoCells cells; then the memo starts over.
 #ifndef TOFU_SOLVER_TABLE_MEMO_H_
 #define TOFU_SOLVER_TABLE_MEMO_H_
 
@@ -22,11 +22,11 @@
 
 namespace tofu {
 
-// A table as one of its variables sees it: cost of own value x and the other's y.
+// A table seen from one of its variables: the cost of own value x and the other's y.
 struct TableEnd {
   const SharedCells* cells = nullptr;
   bool is_first = true;  // whether the own variable is the first
-  int own = 0;           // domains
+  int own = 0;           // domain of the own variable
   int other = 0;
 
   int64_t At(int x, int y) const {
@@ -35,7 +35,8 @@ struct TableEnd {
   }
 };
 
-// The least over a variable's values for each pair of two others' values, and the value.
+// The least cost over a variable's values, and the value that has it, for each pair of
+// values of two other variables.
 struct LeastTable {
   SharedCells cost;        // [x * columns + y], at most kForbidden
   std::vector<int> value;  // [x * columns + y]
@@ -43,29 +44,29 @@ struct LeastTable {
 
 class TableMemo {
  public:
-  // The table of the memo with these cells.
+  // Returns the memo's table with these cells.
   SharedCells Unify(const SharedCells& cells);
 
   // Whether some cell of the table is forbidden.
   bool HasForbidden(const SharedCells& cells);
 
-  // The own values whose flag is set.
+  // Returns the table of the own values whose flag is set.
   SharedCells Shrink(const TableEnd& table, const std::vector<char>& keep);
 
-  // a[x * columns + y] + b, which is transposed if `turned`.
+  // Returns a[x * columns + y] + b, where b is transposed if `turned`.
   SharedCells Sum(const SharedCells& a, const SharedCells& b, int columns, bool turned);
 
-  // Over the own values of a variable with these costs and at most two tables.
+  // Minimises out a variable with these costs and at most two tables.
   const LeastTable& Least(const std::vector<int64_t>& unary,
                           const std::vector<TableEnd>& tables);
 
-  // [own value]: false for those that another is at least as good as, whatever the others
-  // choose. Of equally good ones the last stays.
+  // [own value]: false if another value costs no more, whatever the other variables
+  // choose. Of equal values the last one stays.
   const std::vector<char>& Undominated(const std::vector<int64_t>& unary,
                                        const std::vector<TableEnd>& tables);
 
-  // Forgets everything when it holds too much, and says so: then tables in use must be
-  // unified again.
+  // Forgets all tables if they have too many cells. Returns whether it did: then tables
+  // in use must be unified again.
   bool Tidy();
 
  private:
@@ -80,7 +81,7 @@ class TableMemo {
 
   std::unordered_multimap<size_t, SharedCells> by_hash_;
   std::unordered_map<const std::vector<int64_t>*, SharedCells> unified_;
-  std::vector<SharedCells> given_;  // whose addresses unified_ knows
+  std::vector<SharedCells> given_;  // keeps the addresses that unified_ knows in use
   std::unordered_map<const std::vector<int64_t>*, bool> has_forbidden_;
   std::unordered_map<Key, SharedCells, Hash> shrunk_;
   std::unordered_map<Key, SharedCells, Hash> sums_;

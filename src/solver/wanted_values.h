@@ -1,4 +1,4 @@
-// Finds the values that a choice of less than a given cost may have.
+// Finds the values that a choice below a given cost may have.
 //
 // Input:      a problem; the cost `top`.
 // Output:     [variable][value]: false only where dual_ascent proves that every choice

@@ -1,7 +1,7 @@
-// The variables or tables that a rule has yet to look at.
+// A list of the variables or tables that a rule has yet to look at.
 //
-// A rule that looks at an item again only if something near it has changed finds the same
-// as one that looks at all of them in every round.
+// Instead of looking at all items in every round, a rule looks at an item again only
+// after a change near it, and finds the same.
 #ifndef TOFU_SOLVER_WORKLIST_H_
 #define TOFU_SOLVER_WORKLIST_H_
 
@@ -24,8 +24,9 @@ class Worklist {
 
   void AddAll() { std::fill(waits_.begin(), waits_.end(), 1); }
 
-  // Takes the least item above `after` off the list, or returns -1 if there is none. So a
-  // pass in ascending order, from -1, also meets what it adds above its position.
+  // Takes the least item above `after` off the list, or returns -1 if there is none. A
+  // pass in ascending order, from -1, also meets the items that it adds above its
+  // position.
   int Take(int after) {
     const size_t begin = static_cast<size_t>(after) + 1;  // 0 after -1
     if (begin >= waits_.size()) return -1;

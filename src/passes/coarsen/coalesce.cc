@@ -47,7 +47,7 @@ class Coalescer {
     return !options_.released.empty() && options_.released[node];
   }
 
-  // Variables, and the updates whose weight has a class of its own.
+  // Finds variables, and updates that are not cut like their weight.
   void FindUpdates() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
       if (!graph_.nodes[node].is_variable()) continue;
@@ -104,8 +104,9 @@ class Coalescer {
     }
   }
 
-  // The tiles of a gradient update those of its parameter, or of its state, in place. An
-  // input's gradient has the input's tiles: whoever made the input goes on with them.
+  // Ties variables to their gradients. The tiles of a parameter's gradient update the
+  // tiles of the parameter, or of its state, in place. An input's gradient has the
+  // input's tiles: the producer of the input continues with them.
   void MergeVariablesWithGradients() {
     const auto tie = [&](const std::string& name, int entry) {
       const auto it = variables_.find(name);
@@ -133,7 +134,7 @@ class Coalescer {
     }
   }
 
-  // The second run of an operator is cut like the first.
+  // Ties the tensors of a repeat to those of the operator that it repeats.
   void MergeRepeats() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
       const Node& n = graph_.nodes[node];
@@ -163,7 +164,7 @@ class Coalescer {
     }
   }
 
-  // Classes are numbered by their first tensor.
+  // Numbers classes by their first tensor.
   void NumberTensors() {
     std::vector<int> number(static_cast<size_t>(graph_.num_entries()), -1);
     for (int entry = 0; entry < graph_.num_entries(); ++entry) {
@@ -198,9 +199,9 @@ class Coalescer {
     return slots;
   }
 
-  // Operators of one class cost the same: their signatures and classes are equal.
-  // Element-wise operators of one tensor class are one class, whatever they compute,
-  // except that a random one costs something if it is not split.
+  // Equal for operators of one class, which cost the same: their signatures and classes
+  // are equal. Element-wise operators of one tensor class are one class, whatever they
+  // compute; only a random one differs, as it costs something if it is not split.
   std::vector<int> Key(int node, const std::vector<OpSlot>& slots) const {
     const bool is_random = table_.row(node) != nullptr && table_.row(node)->random;
     if (elementwise_[node] && !is_random && follows_[node] < 0) {
@@ -250,8 +251,8 @@ class Coalescer {
   const std::vector<bool> used_;
   UnionFind entries_;
   std::map<std::string, int> variables_;  // name -> entry
-  // The tensor that an update is split like, if that is not its weight: by the weight's
-  // name, and [node] (-1: none).
+  // The tensor that an update is split like instead of its weight: by the weight's name,
+  // and [node] (-1: none).
   std::map<std::string, int> own_;
   std::vector<int> follows_;
   std::vector<bool> elementwise_;  // [node]

@@ -10,13 +10,13 @@
 //                optimizer state, or gradient and state, have a class of their own, and
 //                so may be cut where the parameter is whole (ZeRO's stages 1 and 2);
 //                the update is split like them;
-//             3. unrolled timesteps, found by structure (timesteps.h), share
-//                classes: corresponding tensors and operators are merged;
+//             3. corresponding tensors and operators of unrolled timesteps, found by
+//                structure (timesteps.h), share classes;
 //             4. an operator that runs again in the backward pass (recompute.h) shares
 //                the classes of the one that it repeats.
 // Invariants: all tensors of a class have one shape; all operators of a class
-//             have one row, one shape and dtype at each slot, and tensors of the
-//             same classes, parameters or not, and therefore equal costs.
+//             have one row, and at each slot one shape and dtype, one tensor class,
+//             and parameters or none, and therefore equal costs.
 // Errors:     none.
 // Position:   after group, before search.
 // Complexity: O((N + E) log N), N nodes, E edges.
@@ -40,7 +40,7 @@ struct TensorClass {
 // that it produces and that another operator or a head reads.
 struct OpSlot {
   bool is_output = false;
-  bool reads_parameter = false;  // itself, not a tensor that is cut like it
+  bool reads_parameter = false;  // a parameter itself, not a tensor that is cut like it
   int index = 0;
   int tensor_class = 0;
 };
@@ -48,8 +48,8 @@ struct OpSlot {
 struct OpClass {
   std::vector<int> nodes;  // the first one represents all
   int signature = -1;      // equal for operators of equal shapes (timesteps.h)
-  // Cut like the tensors of the class `follows`, without a decision of its own. Only an
-  // update may have tensors of other classes.
+  // Whether the class is cut like the tensors of the class `follows`, without a decision
+  // of its own. Only an update may have tensors of other classes.
   bool elementwise = false;
   std::vector<OpSlot> slots;  // slots that can cost anything
   int follows = -1;           // a tensor class; -1: none
@@ -62,7 +62,7 @@ struct OpClass {
   }
 };
 
-// Why two tensors are cut alike. A class of n tensors has n - 1 ties.
+// The reason why two tensors are cut alike. A class of n tensors has n - 1 ties.
 struct Tie {
   enum class Reason { kElementwise, kParameter, kTimestep, kRepeat };
   int a = 0;  // entries
@@ -79,15 +79,15 @@ struct CoarseGraph {
   std::vector<int> op_class;      // [node], -1 for variables
 };
 
-// The tensors that are cut like a parameter that is updated element by element.
+// The tensors that are cut like their parameter, if it is updated element by element.
 enum class UpdateTies {
   kAll,       // its gradient and its optimizer state
   kGradient,  // its gradient; the state has a class of its own
   kNone,      // nothing; gradient and state share a class
 };
 
-// Rules 1 and 3 make the search fast. Without them only tensors that must share tiles
-// share a class.
+// Rules 1 and 3 make the search fast. Without them, a class has only tensors that must
+// share tiles.
 struct CoalesceOptions {
   bool merge_elementwise = true;
   bool merge_timesteps = true;

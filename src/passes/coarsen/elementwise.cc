@@ -5,7 +5,7 @@
 namespace tofu {
 namespace {
 
-// The form is exactly one bound of a variable: returns the variable, else -1.
+// The variable of which the form is exactly one bound, or -1.
 int SingleVar(const AffineForm& form, bool upper) {
   const bool single = form.terms.size() == 1 && form.terms[0].coef == 1 &&
                       form.terms[0].upper == upper && form.constant == 0 &&
@@ -13,14 +13,15 @@ int SingleVar(const AffineForm& form, bool upper) {
   return single ? form.terms[0].var : -1;
 }
 
-// Touched at exactly one variable's index: returns the variable, else -1.
+// The variable at whose index alone the dimension is touched, or -1.
 int PointVar(const DimAccess& access) {
   if (access.whole) return -1;
   const int var = SingleVar(access.lo, false);
   return var >= 0 && SingleVar(access.hi, true) == var ? var : -1;
 }
 
-// A dimension of extent 1 is never cut, so its access does not matter.
+// Whether each dimension is touched at its variable's index. Accesses of dimensions of
+// extent 1, which are never cut, do not matter.
 bool TouchesAt(const std::vector<DimAccess>& dims, const Shape& shape,
                const std::vector<int>& vars) {
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -29,7 +30,7 @@ bool TouchesAt(const std::vector<DimAccess>& dims, const Shape& shape,
   return true;
 }
 
-// Every dimension has its own splittable variable.
+// Whether every dimension has its own splittable variable.
 bool AreDistinctAndSplittable(const std::vector<int>& vars, const Shape& shape,
                               const StrategyRow& row) {
   for (size_t d = 0; d < vars.size(); ++d) {

@@ -11,7 +11,7 @@
 namespace tofu {
 namespace {
 
-// Marks the ancestors of the heads whose roles `accepts` takes, by inputs only.
+// Marks the ancestors, through inputs only, of the heads whose role `accepts` takes.
 template <typename Predicate>
 std::vector<bool> Ancestors(const Graph& graph, Predicate accepts) {
   std::vector<bool> is_ancestor(graph.nodes.size(), false);
@@ -70,8 +70,8 @@ class Grouper {
     return it == variables_.end() ? -1 : graph_.first_entry[it->second];
   }
 
-  // Adds up gradients of one tensor: element-wise, with several inputs, all of them
-  // results of backward operators.
+  // Whether a node adds up gradients of one tensor: an element-wise operator of several
+  // inputs, all of them results of backward operators.
   bool IsGradientSum(int node) const {
     const Node& n = graph_.nodes[node];
     return IsBackward(node) && n.control_deps.empty() && n.inputs.size() > 1 &&
@@ -80,7 +80,7 @@ class Grouper {
                        [this](NodeEntry input) { return IsBackward(input.node); });
   }
 
-  // A node that only the new weights need belongs to the weight.
+  // Gives nodes that only new weights need to the weight.
   void ClaimUpdates() {
     const std::vector<bool> before = Ancestors(graph_, [](const std::string& role) {
       return RoleTarget(role, "update:").empty();
@@ -159,9 +159,9 @@ class Grouper {
     }
   }
 
-  // The gradient that reaches operator p's group from operator f's group is that of
-  // an output of p that f reads (exact), or else of p's only output of its shape.
-  // Sums come before what they add.
+  // Finds the forward tensor of each gradient. A gradient that operator f's group passes
+  // to operator p's group belongs to the output of p that f reads (exact), or else to p's
+  // only output of its shape. Visits sums before their terms.
   void GroupGradients(bool exact) {
     for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
       if (!IsBackward(node)) continue;

@@ -9,9 +9,8 @@
 //             control_deps[0] names. Without one it belongs to the group that it
 //             continues, else to the one that it feeds. An operator that adds up
 //             gradients, found by structure, belongs to the tensor; so do
-//             optimizer state and update operators. An operator that runs again in
-//             the backward pass (recompute.h), and what it writes, belong to the one
-//             that it repeats.
+//             optimizer state and update operators. A repeat (recompute.h) and its
+//             outputs belong to the operator that it repeats.
 // Invariants: the group of a forward operator or tensor is itself.
 // Errors:     none; a tensor without a known group gets -1.
 // Position:   first, because coalesce aligns the backward operators of
@@ -30,14 +29,13 @@ namespace tofu {
 struct Groups {
   std::vector<bool> forward;      // [node]
   std::vector<int> op_group;      // [node]: a forward operator, or -1
-  std::vector<int> node_tensor;   // [node]: the entry whose group a gradient sum or
-                                  // an update belongs to, or -1
+  std::vector<int> node_tensor;   // [node]: a gradient sum's or update's entry, or -1
   std::vector<int> tensor_group;  // [entry]: a forward entry, or -1
 };
 
 Groups GroupForwardBackward(const Graph& graph, const StrategyTable& table);
 
-// Number of the variable called `name`, or -1.
+// The number of the variable called `name`, or -1.
 int FindVariable(const Graph& graph, const std::string& name);
 
 }  // namespace tofu

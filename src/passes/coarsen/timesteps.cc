@@ -11,7 +11,7 @@
 namespace tofu {
 namespace {
 
-// Attributes that say how an operator is presented or placed, not what it does.
+// Whether an attribute only says how an operator is presented or placed.
 bool IsDecoration(const std::string& attr) { return attr.compare(0, 2, "__") == 0; }
 
 void AppendTensor(const Graph& graph, NodeEntry entry, std::string* text) {
@@ -36,8 +36,8 @@ std::string SignatureText(const Graph& graph, const StrategyTable& table, int no
   return text;
 }
 
-// A variable that holds one value for all timesteps. If variables have no roles,
-// each counts as one, which only merges less.
+// Whether a node is a variable that holds one value for all timesteps. Variables without
+// roles count as such, which only merges less.
 bool IsShared(const Node& node) {
   if (!node.is_variable()) return false;
   const std::string role = VariableRole(node);
@@ -74,7 +74,7 @@ class Aligner {
 
   std::vector<int> Run() {
     Seed();
-    // Every merge appends one pair, so this ends after N - 1 of them.
+    // Every merge appends one pair, so the loop ends after N - 1 pairs.
     for (size_t next = 0; next < merged_.size(); ++next) {
       const auto [a, b] = merged_[next];
       AlignProducers(a, b);
@@ -89,7 +89,7 @@ class Aligner {
   }
 
  private:
-  // A consumer's place: its signature, its parameters, the slot it reads at.
+  // A consumer's place: its signature, its parameters, and the slot at which it reads.
   using Place = std::tuple<int, int, int>;
   static constexpr int kNone = 0;
 
@@ -118,7 +118,7 @@ class Aligner {
     }
   }
 
-  // Consumers by place; -1 if a place has several.
+  // The consumer at each place; -1 if a place has several.
   std::map<Place, int> ByPlace(int entry) const {
     std::map<Place, int> places;
     for (const auto& [node, slot] : consumers_[entry]) {
@@ -141,7 +141,7 @@ class Aligner {
     }
   }
 
-  // Backward operators of forward operator `node` by signature, in order.
+  // The backward operators of forward operator `node` by signature, in order.
   std::map<int, std::vector<int>> BackwardOf(int node) const {
     std::map<int, std::vector<int>> by_signature;
     for (int backward : backward_[node]) {

@@ -1,4 +1,4 @@
-// Finds operators that are one computation at several timesteps of an unrolled
+// Finds operators that do the same computation at several timesteps of an unrolled
 // network, from structure alone, without names or marks (paper section 5.1,
 // "Merging unrolled timesteps").
 //
@@ -7,11 +7,11 @@
 // same parameters at the same slots, and
 //   - both read some parameter (this is where a correspondence starts), or
 //   - they make the inputs at the same slot of corresponding operators, or
-//   - they are the only ones of their signature that read the same output of
-//     corresponding operators at the same slot, or
+//   - they are the only operators of their signature that read the same output
+//     of corresponding operators at the same slot, or
 //   - they are the n-th of their signature among the backward operators of
 //     corresponding forward operators.
-// A first or last step that lacks a neighbour stops there and nowhere else.
+// A first or last timestep that lacks a neighbour stops there and nowhere else.
 //
 // Output:     the correspondence, closed under transitivity.
 // Errors:     none.
@@ -28,10 +28,10 @@
 
 namespace tofu {
 
-// A number per node, equal for equal signatures; -1 for variables.
+// [node]: a number that is equal for equal signatures; -1: a variable.
 std::vector<int> Signatures(const Graph& graph, const StrategyTable& table);
 
-// Every operator's representative: the first of those it corresponds to.
+// [node]: the first of its corresponding operators, which represents all.
 std::vector<int> AlignTimesteps(const Graph& graph, const Groups& groups,
                                 const std::vector<int>& signatures);
 

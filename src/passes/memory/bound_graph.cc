@@ -11,7 +11,7 @@
 namespace tofu {
 namespace {
 
-// Lists of numbers, one after the other: numbers of nodes that a node depends on.
+// The numbers of the nodes that each node depends on, in one list.
 struct Dependencies {
   std::vector<size_t> begins = {0};  // [node + 1]
   std::vector<int> nodes;
@@ -30,7 +30,7 @@ Dependencies DependenciesOf(const Graph& graph) {
   return dependencies;
 }
 
-// Node numbers in the post-order of a depth-first visit.
+// The numbers of nodes in the post-order of a depth-first visit.
 std::vector<int> VisitOrder(const Dependencies& dependencies,
                             const std::vector<int>& heads) {
   std::vector<int> order;
@@ -75,7 +75,7 @@ class Binder {
     to_.first_read = {0};
     for (int node : VisitOrder(DependenciesOf(graph_), NodesOf(heads))) Add(node);
     for (NodeEntry head : heads) to_.heads.push_back(Same(head));
-    // A second visit of the same graph gives the same order.
+    // Without copies, a second visit would give the same order.
     return copies_.empty() ? std::move(to_) : Renumbered();
   }
 
@@ -117,7 +117,7 @@ class Binder {
     return found->second;
   }
 
-  // Its outputs are there.
+  // Appends a node whose outputs have been appended.
   void Append(int source, int worker, const std::vector<int>& reads) {
     to_.sources.push_back(source);
     to_.workers.push_back(worker);
@@ -126,7 +126,7 @@ class Binder {
     to_.first_read.push_back(to_.reads.size());
   }
 
-  // The places in visiting order, copies included.
+  // The order with places numbered as a second visit meets them, copies included.
   BoundOrder Renumbered() const {
     BoundOrder result;
     result.first_entry = {0};
@@ -171,9 +171,9 @@ class Binder {
   const Graph& graph_;
   const std::vector<int>& workers_;
   BoundOrder to_;
-  Dependencies dependencies_;                        // [place]: those of control
+  Dependencies dependencies_;                        // [place]: control dependencies
   std::vector<int> numbers_;                         // [node]: its place
-  std::vector<int> reads_;                           // of the node that is added
+  std::vector<int> reads_;                           // of the node that is being added
   std::map<std::tuple<int, int, int>, int> copies_;  // entry, worker -> entry of to_
 };
 

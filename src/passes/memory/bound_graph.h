@@ -1,7 +1,6 @@
-// A graph as an executor runs it: with a copy on every edge that leaves a
-// worker, except to nodes that read directly (kDirectAttr), and its nodes in the
-// executor's order. That order decides how long
-// tensors live, and hence the executor's memory plan.
+// Orders a graph as an executor runs it: with a copy on every edge that leaves a worker,
+// except to nodes that read directly (kDirectAttr), and with its nodes in the executor's
+// order, which decides how long tensors live, and hence the executor's memory plan.
 //
 // The executor visits a graph depth first from its heads; at each node it visits the
 // inputs in order and then the control dependencies. It does so once to insert the
@@ -9,7 +8,8 @@
 // each worker that reads it.
 //
 // Input:      a graph and the worker of every node.
-// Output:     the order in numbers, or a new graph, without nodes that no head needs.
+// Output:     the order as numbers of nodes, or a new graph, without nodes that no head
+//             needs.
 // Invariants: nodes come after everything that they read or depend on.
 // Errors:     none.
 // Position:   after partition, or phases; before executor_memory.
@@ -29,7 +29,7 @@ struct BoundOrder {
   std::vector<int> sources;        // [place]: number in the graph; -1: a copy
   std::vector<int> workers;        // [place]
   std::vector<int> first_entry;    // [place + 1]: its first output
-  std::vector<int> entry_sources;  // [entry]: in the graph, also of a copy
+  std::vector<int> entry_sources;  // [entry]: in the graph; a copy has its input's
   std::vector<size_t> first_read;  // [place + 1]: its first input in `reads`
   std::vector<int> reads;          // entries
   std::vector<int> heads;          // entries
@@ -51,11 +51,11 @@ struct BoundGraph {
 };
 
 BoundGraph OrderAsBound(Graph graph, const std::vector<int>& workers);
-// As OrderAsBound, in an order that is known.
+// As OrderAsBound, for an order that OrderOf has found.
 BoundGraph InOrder(Graph graph, const BoundOrder& order);
 
-// A copy with all that the order and the sizes of tensors depend on, without most
-// attributes and names: much less to copy.
+// A copy of the graph without most attributes and names, which decide neither order nor
+// sizes of tensors. It is much cheaper than a full copy.
 Graph OutlineOf(const Graph& graph);
 
 }  // namespace tofu

@@ -13,7 +13,7 @@
 namespace tofu {
 namespace {
 
-// Whether a variable that is split occurs in what is touched of a dimension.
+// Whether a split variable occurs in the access to a dimension.
 bool IsDivided(const DimAccess& dim, const std::vector<int>& op_cuts) {
   for (const AffineForm* form : {&dim.lo, &dim.hi}) {
     for (const AffineForm::Term& term : form->terms) {
@@ -26,7 +26,7 @@ bool IsDivided(const DimAccess& dim, const std::vector<int>& op_cuts) {
 
 class MemoryEstimator {
  public:
-  // `fullest`: the digits of a worker whose tiles count.
+  // `fullest`: the digits of the worker whose tiles are counted.
   MemoryEstimator(const Graph& graph, const StrategyTable& table, const Plan& plan,
                   std::vector<int> fullest)
       : graph_(graph),
@@ -35,7 +35,7 @@ class MemoryEstimator {
         fullest_(std::move(fullest)),
         lives_(FindTensorLives(graph)) {
     const int k = plan.workers();
-    // Workers at the edges of the grid and one inside it.
+    // Workers at both ends of the grid, and one inside it.
     for (int worker : std::set<int>{0, k / 2, k - 1}) {
       digits_.push_back(WorkerDigits(worker, plan.parts));
     }
@@ -81,7 +81,7 @@ class MemoryEstimator {
     }
   }
 
-  // Bytes of an output that an element-wise operator writes over an input.
+  // The bytes of an output that an element-wise operator writes over an input.
   int64_t InPlaceBytes(int node) const {
     const StrategyRow* row = table_.row(node);
     const int output = graph_.first_entry[node];
@@ -103,7 +103,8 @@ class MemoryEstimator {
     memory_.fetch_buffers = buffers;
   }
 
-  // Equal operators that are cut alike have the same result, so it is cached.
+  // The bytes of the buffers of one operator. Caches the result for equal operators that
+  // are cut alike.
   int64_t BufferBytes(int node) {
     const Node& n = graph_.nodes[node];
     const StrategyRow* row = table_.row(node);
@@ -174,7 +175,7 @@ class MemoryEstimator {
   const Plan& plan_;
   const std::vector<int> fullest_;
   const TensorLives lives_;
-  std::vector<std::vector<int>> digits_;  // of some workers
+  std::vector<std::vector<int>> digits_;  // of sampled workers
   std::map<std::vector<int64_t>, int64_t> known_;
   WorkerBytes memory_;
 };

@@ -1,22 +1,20 @@
 // Estimates the memory of one worker under a plan: the tiles that stay (parameters,
-// gradients, optimizer state), plus, at the moment of a training step when most is
-// needed, all other tiles that are alive, and the buffers, including fetched regions,
-// of the operator that runs then.
+// gradients, optimizer state), plus, at the peak of a training step, all other tiles that
+// are alive, and the buffers, including fetched regions, of the operator that runs then.
 //
-// The limit of a search (search/memory_limit.h) shares the lives of tensors
-// (tensor_lives.h) with this estimate, and no more. It must be a sum of terms that each
-// depend on the cut of one class, for plans that are not complete; a buffer depends on
-// two decisions, and an operator's overwriting here on the tiles of two tensors. Counting
-// by one rule would loosen the limit or change the bytes that people read.
+// The limit of a search (search/memory_limit.h) shares only the lives of tensors
+// (tensor_lives.h) with this estimate. It must be a sum of terms that each depend on the
+// cut of one class, for incomplete plans; here a buffer depends on two decisions, and
+// overwriting an input on the tiles of two tensors. One rule for both would loosen the
+// limit or change the bytes that people read.
 //
 // Input:      a training graph, its table and a plan; operators run in
 //             memory_order.h's order, as in the partitioned graph.
-// Output:     bytes of the worker that needs most, as far as the workers differ.
+// Output:     the bytes of the worker that needs most.
 // Rules:      a tensor is alive from its operator to its last reader; an
 //             element-wise operator overwrites an input that is not read later;
-//             updates and new auxiliary states are written in place. If an operator
-//             needs a region of an input other than the tile, that region takes a
-//             buffer; so does an output region that differs from the tile.
+//             updates and new auxiliary states are written in place. A region of an
+//             input or output that differs from the tile takes a buffer.
 // Errors:     none.
 // Position:   after search; nothing depends on it. This is an estimate, because the
 //             framework's memory planner decides which tensors share memory.

@@ -90,7 +90,7 @@ class Planner {
     return memory;
   }
 
-  // Records the tensors alive over time on the worker that needs most. Call it instead of
+  // Records the tensors alive over time on the worker that needs most. Called instead of
   // Run.
   void Trace(ExecutorMemory* memory) {
     const auto& needed = memory->live_per_worker;
@@ -110,7 +110,7 @@ class Planner {
     int worker = 0;
     int64_t planned = 0;
     int64_t bytes = 0;
-    int64_t readers = 0;  // those that have not run yet
+    int64_t readers = 0;  // readers that have not run yet
     int64_t live = 0;     // bytes of the tensor that it holds
     int entry = 0;        // the tensor that it holds
   };
@@ -248,12 +248,12 @@ class Planner {
   std::vector<int64_t> readers_;  // [entry]
   std::vector<int> block_of_;     // [entry], or kNone, kExternal
   std::vector<Block> blocks_;
-  std::pmr::unsynchronized_pool_resource pool_;   // of free_, which changes all the time
+  std::pmr::unsynchronized_pool_resource pool_;   // for free_, which changes all the time
   std::pmr::vector<FreeBlocks> free_;             // [worker]
   std::vector<int64_t> live_;                     // [worker]
   std::vector<int64_t> peak_;                     // [worker]
-  std::vector<std::pair<int64_t, int>> outputs_;  // of a visit: elements, entry
-  std::vector<char> taken_;                       // of a visit, by input
+  std::vector<std::pair<int64_t, int>> outputs_;  // of the visited node: elements, entry
+  std::vector<char> taken_;                       // [input of the visited node]
   int stop_worker_ = -1;
   int64_t stop_bytes_ = 0;
   std::vector<LiveTensor> at_stop_;

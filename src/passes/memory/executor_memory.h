@@ -15,7 +15,8 @@
 // Input:      a graph, the executor's order of it with the worker of each node
 //             (bound_graph.h), and the in-place rules of its operators. Variables are
 //             the caller's arrays and do not count.
-// Output:     bytes per worker; for the one that needs most, the tensors alive over time.
+// Output:     bytes per worker; for the worker that needs most, the tensors alive over
+//             time.
 // Errors:     none; CheckMemoryTable checks whether a table fits.
 // Position:   last: it changes nothing.
 // Complexity: O(N log N + E) for one match range, N nodes and E edges.
@@ -30,7 +31,7 @@
 
 namespace tofu {
 
-// The output may use the input's memory; with identity, even while other nodes still
+// An output that may use the input's memory; with identity, even while other nodes still
 // read the input.
 struct InplacePair {
   int input = 0;
@@ -48,14 +49,14 @@ struct MemoryTable {
   std::vector<int> node_rules;  // [node]; -1: none
 };
 
-// UserError(kTable) unless every node's rule names inputs and outputs that it has.
+// Throws UserError(kTable) unless every node's rule names inputs and outputs that it has.
 void CheckMemoryTable(const MemoryTable& table, const Graph& graph);
 
 struct ExecutorMemoryOptions {
   int num_workers = 1;
   int match_range = 16;  // 0: blocks are never reused
-  // Try 1, 2, 4, ... up to match_range and take the best, as the planner does if
-  // NNVM_AUTO_SEARCH_MATCH_RANGE is set.
+  // Whether to try 1, 2, 4, ... up to match_range and take the best, as the planner does
+  // if NNVM_AUTO_SEARCH_MATCH_RANGE is set.
   bool search_match_range = false;
   std::vector<char> external_heads;  // [head]: written to the caller's array
 };
@@ -78,11 +79,11 @@ struct ExecutorMemory {
   int match_range = 0;
   int64_t planned_bytes = 0;              // of all workers, as debug_str() prints it
   std::vector<int64_t> bytes_per_worker;  // allocated
-  std::vector<int64_t> live_per_worker;   // the most that is alive at one moment
-  int peak_worker = 0;                    // the one that needs most
-  // The tensors alive at that moment on that worker, largest first.
+  std::vector<int64_t> live_per_worker;   // most bytes alive at one moment
+  int peak_worker = 0;                    // the worker that needs most
+  // The tensors alive on the peak worker at its peak, largest first.
   std::vector<LiveTensor> peak;
-  std::vector<LiveMoment> moments;  // of that worker, in the executor's order
+  std::vector<LiveMoment> moments;  // of the peak worker, in the executor's order
   // [entry of the order]: the block that holds it; negative: the caller's array.
   std::vector<int> blocks;
 };

@@ -11,12 +11,12 @@
 namespace tofu {
 namespace {
 
-// The operators that carry out fetches: nearly every node calls them in a way of its own.
+// Whether a node carries out a fetch: nearly every such node has a way of its own.
 bool IsOurs(const Node& node) {
   return node.op == kMultiFetchOp || node.op == kPublishOp || node.op == kRetireOp;
 }
 
-// Equal for nodes that call an operator in the same way.
+// A text that is equal for nodes that call an operator in the same way.
 std::string Key(const Node& node) {
   std::string key = node.op.text();
   const auto add = [&key](const std::string& text) {

@@ -1,10 +1,10 @@
 // Finds the different ways in which a graph calls its operators: thousands of nodes
-// use a few hundred, and only these must be probed for their in-place rules.
+// use a few hundred ways, and only these must be probed for their in-place rules.
 //
 // Input:      a graph with shapes and dtypes, its nodes placed on workers.
 // Output:     nodes with the same operator, attributes and number of inputs call it in
-//             one way; the largest of them represents the way. Our own operators
-//             (node_names.h), of which none works in place, have no ways.
+//             one way; the largest of them represents the way. tofu's own operators
+//             (node_names.h), none of which works in place, have no ways.
 // Errors:     none.
 // Position:   before executor_memory.h, which needs a rule for every way.
 // Complexity: linear in nodes and edges, with a lookup of each node's attributes.

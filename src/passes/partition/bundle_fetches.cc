@@ -13,21 +13,19 @@
 namespace tofu {
 namespace {
 
-// Publications of this many parameters are one. A publication waits for the last of
-// their updates, so the first fetches of a step would wait for the updates of all
-// parameters if all were one.
+// The most parameters of one publication. It waits for the last of their updates, so with
+// one publication for all, the first fetches of a step would wait for all updates.
 constexpr size_t kMaxParameters = 16;
 
 constexpr int64_t kMaxTiles = 4;
 
-// Gradients of this many bytes are fetched together. The terms that they are summed from
-// live until then.
+// The most bytes of gradients that are fetched together. Their terms live until then.
 constexpr int64_t kMaxGradientBytes = 1 << 14;
 
-// An executor that copies handles between workers misreads one in memory that last held a
-// tensor in a blocked layout. Tensors of this rank may have one, and an executor reuses
-// memory of up to kMatchRange times a tensor's size (tofu.mx.run.executor, which has to
-// keep tensors of different sizes apart where a handle could get such memory).
+// An executor that copies handles between workers misreads a handle in memory that last
+// held a tensor in a blocked layout. Tensors of this rank may have such a layout, and an
+// executor reuses memory of up to kMatchRange times a tensor's size (tofu.mx.run.executor
+// keeps tensors of different sizes apart if a handle could get such memory).
 constexpr size_t kMinBlockedRank = 3;
 constexpr int64_t kMatchRange = 16;
 
@@ -37,8 +35,8 @@ bool ReadsHandlesDirectly(const Graph& graph) {
   });
 }
 
-// The most tiles that a handle may have without restricting the executor more than one
-// of a single tile does.
+// The most tiles that a handle may have without restricting the executor more than a
+// handle of a single tile.
 int64_t MaxTiles(const Graph& graph) {
   if (ReadsHandlesDirectly(graph)) return std::numeric_limits<int64_t>::max();
   int64_t smallest = kMaxTiles * kMatchRange + 1;
@@ -102,7 +100,7 @@ class Bundler {
       is_gradient_[node] =
           graph_.nodes[node].op == kMultiFetchOp && consumers_[node].empty();
     }
-    // A head is read by the script, at a time of its own.
+    // The script reads a head, at any time.
     for (size_t head = 0; head < graph_.heads.size(); ++head) {
       const int node = graph_.heads[head].node;
       consumers_[node].clear();
@@ -110,8 +108,8 @@ class Bundler {
     }
   }
 
-  // Puts every node of an operator into a bundle, with those on its worker that have
-  // the same consumers.
+  // Bundles the nodes of one operator that are on the same worker and have the same
+  // consumers.
   void Bundle(const std::string& op) {
     std::map<std::pair<int, std::vector<int>>, int> known;
     for (int node = 0; node < graph_.num_nodes(); ++node) {
@@ -134,8 +132,8 @@ class Bundler {
     }
   }
 
-  // Small gradients of a worker, or those that the same nodes make the terms of, are one
-  // fetch: nothing waits for them before the end of the step.
+  // Bundles the fetches of a worker's small gradients, or of gradients whose terms the
+  // same nodes make: nothing waits for them before the end of the step.
   void BundleGradients() {
     struct Open {
       int bundle = -1;
@@ -163,7 +161,7 @@ class Bundler {
     }
   }
 
-  // The node that makes a tile, which may be read through its handle.
+  // The node that makes the tile of an input, which may be its handle.
   int Source(NodeEntry input) const {
     const Node& node = graph_.nodes[input.node];
     return node.op == kPublishOp ? node.inputs[0].node : input.node;
@@ -189,9 +187,9 @@ class Bundler {
 
   NodeEntry Moved(NodeEntry entry) const { return moved_[graph_.entry_id(entry)]; }
 
-  // A bundle stands where its last node was: behind all of its inputs, and before its
-  // consumers, which read that node too. But one of parameters, whose consumers differ,
-  // stands where its first node was, behind all of the parameters.
+  // Writes the new graph. A bundle takes the place of its last node: behind all of its
+  // inputs, and before its consumers, which read that node too. A bundle of parameters,
+  // whose consumers differ, takes the place of its first node, behind all parameters.
   void Rewrite() {
     std::vector<int> workers;
     for (int node = 0; node < graph_.num_nodes(); ++node) {
@@ -232,7 +230,7 @@ class Bundler {
     result_.nodes.push_back(std::move(graph_.nodes[node]));
   }
 
-  // The new entry `to` takes the place of `from`.
+  // Replaces `from` by the new entry `to`.
   void Output(NodeEntry from, NodeEntry to) {
     const int entry = graph_.entry_id(from);
     moved_[entry] = to;
@@ -298,7 +296,7 @@ class Bundler {
   std::vector<bool> is_parameter_;           // [node]: a tile that is published early
   std::vector<bool> is_gradient_;            // [node]: a fetch that only the script reads
   std::vector<std::vector<int>> consumers_;  // [node], empty for heads
-  std::vector<int> bundle_of_;               // [node]: or -1
+  std::vector<int> bundle_of_;               // [node]: its bundle, or -1
   std::vector<std::vector<int>> bundles_;    // nodes in order
   std::vector<int> handle_index_;            // [publication]
   std::vector<NodeEntry> moved_;             // [entry]: in the result

@@ -5,16 +5,16 @@
 // owner publishes all tiles that this fetch reads at once. Nothing runs later than
 // before: an operator needs all of its regions, and a fetch all of its tiles.
 //
-// Gradients are read when the step has ended. So small ones of a worker are one fetch,
-// and so are those whose terms the same nodes make.
+// Gradients are read when the step has ended. So small gradients of a worker are one
+// fetch, and so are gradients whose terms the same nodes make.
 //
-// Parameters are ready before a step begins. So where handles are read directly, a worker
-// publishes the tiles of several parameters at once, whoever fetches them.
+// Parameters are ready before a step begins. So if handles are read directly, a worker
+// publishes the tiles of several parameters at once, whichever workers fetch them.
 //
 // Input:      a partitioned graph with MultiFetch, before the retirements.
 // Output:     the same graph with fewer nodes. A fetch has an output for each region,
 //             then its acknowledgement; a handle has an element for each tile.
-// Invariants: what is computed stays the same; regions that are other heads stay alone.
+// Invariants: results stay the same; regions that are other heads stay alone.
 // Errors:     none.
 // Position:   within partition: after share_fetches.h, which compares single fetches;
 //             before the retirements, which wait for whole bundles.

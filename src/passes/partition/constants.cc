@@ -8,8 +8,8 @@
 namespace tofu {
 namespace {
 
-// Constants up to this size live until their last reader; of larger ones each reader has
-// its own.
+// The most bytes of a constant that readers share; it lives until its last reader. Each
+// reader of a larger constant has its own.
 constexpr int64_t kSharedBytes = 16 << 10;
 
 bool IsShared(const Shape& shape, int dtype) {
@@ -21,7 +21,8 @@ bool ChangesOnlyItsShape(const StrategyRow& row) {
          row.attrs[0].output == 0;
 }
 
-// Whether the operator can be split along the dimension, each part making its indices.
+// Whether the operator can be split along the dimension so that each part makes its own
+// indices.
 bool IsSplittable(const StrategyRow& row, const DimAccess& dim) {
   if (dim.whole || dim.lo.terms.size() != 1) return false;
   const int var = dim.lo.terms[0].var;

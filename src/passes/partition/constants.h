@@ -6,7 +6,7 @@
 //
 // Input:      the serial graph and its strategy table.
 // Output:     nodes that make a region on a worker.
-// Invariants: what is made equals the region of the serial operator's output.
+// Invariants: the region equals that of the serial operator's output.
 // Errors:     none.
 // Complexity: O(rank) per region.
 #ifndef TOFU_PASSES_PARTITION_CONSTANTS_H_
@@ -28,15 +28,15 @@ class ConstantMaker {
   ConstantMaker(const Graph& graph, const StrategyTable& table, GraphBuilder* builder)
       : graph_(graph), table_(table), builder_(*builder) {}
 
-  // Whether the region of the output is such a part.
+  // Whether the region of the output is a constant part.
   bool CanMake(NodeEntry output, const Box& region) const;
 
-  // The region on the worker. Readers share what is small.
+  // Makes the region on the worker. Readers share small regions.
   NodeEntry Make(NodeEntry output, const Box& region, int worker,
                  const std::string& name);
 
-  // Zeros on the worker, for readers that do not write to them, which share what is
-  // small.
+  // Makes zeros on the worker, for readers that do not write to them. Readers share small
+  // arrays.
   NodeEntry Zeros(const Shape& shape, int dtype, int worker, const std::string& name);
 
  private:

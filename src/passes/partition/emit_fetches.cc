@@ -13,7 +13,7 @@ Crossing CrossingOf(const PartitionOptions& options) {
   return options.apart.empty() ? options.crossing : Crossing::kCopies;
 }
 
-// Whether the executor copies what crosses workers.
+// Whether the executor makes copies between workers.
 bool IsCopied(const PartitionOptions& options) {
   return options.fetch == FetchKind::kPlain || CrossingOf(options) == Crossing::kCopies;
 }

@@ -5,8 +5,8 @@
 // The choice needs no measurement (docs/gpus.md):
 //   - stock operators if the plan is to be run with them;
 //   - stock operators between workers whose devices do not reach each other;
-//   - stock operators for small regions if the executor copies what crosses workers: it
-//     copies two numbers for each tile that MultiFetch reads, and a tile only once;
+//   - stock operators for small regions if the executor makes copies between workers: it
+//     copies two numbers for each tile that MultiFetch reads, but a tile only once;
 //   - MultiFetch for all others.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
@@ -49,7 +49,7 @@ class FetchEmitter {
   NodeEntry Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries, int dtype,
                  const std::string& name);
 
-  // A tile must be on its own worker even if another produced it.
+  // Returns the tile on its own worker: copies it if another worker produced it.
   NodeEntry OnWorker(NodeEntry tile, int worker, const std::string& name);
 
   // Whether a region may be fetched through a root.
@@ -58,15 +58,15 @@ class FetchEmitter {
   std::vector<RootFetches> PlanRoots(const std::vector<FetchSpec>& specs,
                                      const FetchPlanner& planner, int dtype) const;
 
-  // The regions that workers read from roots, in place of the fetches `replaced`; the
-  // regions may be on their roots.
+  // Emits the fetches of roots, in place of the fetches `replaced`. Returns the regions
+  // that workers read; a region may be on its root.
   Regions EmitRoots(const std::vector<RootFetches>& roots,
                     const std::vector<FetchSpec>& replaced,
                     const std::vector<NodeEntry>& entries, int dtype,
                     const std::string& name);
 
-  // The regions that all workers assemble by these moves (plan_route.h), [move][worker],
-  // in place of the fetches `replaced`.
+  // Emits these moves (plan_route.h), [move][worker], in place of the fetches `replaced`.
+  // Returns the regions that all workers assemble.
   Regions EmitMoves(const std::vector<std::vector<FetchSpec>>& moves,
                     const std::vector<FetchSpec>& replaced,
                     const std::vector<NodeEntry>& entries, int dtype,
@@ -79,7 +79,7 @@ class FetchEmitter {
   const std::set<std::pair<int, int>>& apart_;
   const Crossing crossing_;
   const int64_t small_bytes_;
-  int num_roots_ = 0;  // they take turns
+  int num_roots_ = 0;  // roots so far; workers take turns
   GraphBuilder& builder_;
   Partitioned& result_;
   MultiFetchEmitter multifetch_;

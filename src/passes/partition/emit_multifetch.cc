@@ -10,12 +10,12 @@
 namespace tofu {
 namespace {
 
-// A tile of at most this size is copied rather than published: a publication needs a
+// The most bytes of a tile that is copied rather than published: a publication needs a
 // retirement, and two operators cost more than a copy.
 constexpr int64_t kSmallBytes = 16 << 10;
 
-// A fetch on a CPU reads others' tiles through views, which know shapes of at most this
-// rank (remote_views.h): each look at a larger one would leave memory behind.
+// The most dimensions of a tile that a fetch on a CPU reads through a view
+// (remote_views.h): each view of a larger one would leak memory.
 constexpr size_t kMaxViewedRank = 4;
 
 Combine CombineOf(Reducer reduce) {
@@ -32,7 +32,7 @@ Combine CombineOf(Reducer reduce) {
   return Combine::kSum;
 }
 
-// The workers that the pieces come from, the reader itself last.
+// The workers that hold the pieces, the reader itself last.
 std::vector<int> SourceWorkers(const FetchSpec& spec) {
   std::vector<int> workers;
   bool is_local = false;
@@ -48,7 +48,7 @@ std::vector<int> SourceWorkers(const FetchSpec& spec) {
   return workers;
 }
 
-// `num_remote`: how many of the workers, from the first, are read through a handle.
+// `num_remote`: the number of workers, from the first on, that are read through a handle.
 MultiFetchSpec KernelSpec(const FetchSpec& spec, const std::vector<int>& workers,
                           const std::vector<Shape>& shapes, int num_remote, int dtype) {
   MultiFetchSpec kernel;
@@ -152,7 +152,7 @@ NodeEntry MultiFetchEmitter::Readable(NodeEntry tile) {
 
 bool MultiFetchEmitter::IsReadDirectly(NodeEntry tile) const {
   if (crossing_ != Crossing::kPlainTiles) return crossing_ == Crossing::kTiles;
-  // In prediction, oneDNN's operators move their weights to layouts of their own.
+  // In prediction, oneDNN's operators convert their weights to layouts of their own.
   const Node& node = builder_.graph().nodes[tile.node];
   return !node.is_variable() && builder_.shape(tile).size() <= kMaxViewedRank &&
          (node.op == kMultiFetchOp || LeavesPlain(node.op, tile.index) ||

@@ -1,5 +1,5 @@
-// Carries out FetchSpecs with MultiFetch: no data crosses contexts except what the
-// readers read (paper section 6):
+// Carries out FetchSpecs with MultiFetch: only the data that readers use crosses contexts
+// (paper section 6):
 //
 //   _tofu_publish     on the owner: the tile -> a handle that holds its address
 //   _tofu_multifetch  on the reader: handles of remote tiles, then tiles
@@ -9,12 +9,12 @@
 // bundle_fetches.h joins publications and fetches: then a handle has several tiles'
 // addresses, and a fetch assembles several regions.
 //
-// Handles and acknowledgements are read where they are, or the executor copies them to
-// their readers (Crossing), as it may hand an operator only arrays of its own worker. The
-// retirement reads the tile after all of its readers, which makes any later use of the
-// tile's memory wait for them. It also reads the handle, which keeps the tile from being
-// published again before that. A fetch that reads the tiles themselves needs none of
-// this: the engine lets no operator write to an array that another still reads.
+// Handles and acknowledgements are read in place, or the executor copies them to their
+// readers (Crossing), as it may pass an operator only arrays of its own worker. The
+// retirement reads the tile after all of its readers, so any later use of the tile's
+// memory waits for them. It also reads the handle, so the tile is not published again
+// before that. A fetch that reads the tiles themselves needs neither publication nor
+// retirement: the engine lets no operator write to an array that another still reads.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
 // Output:     nodes appended to the builder; a tile is published once.
@@ -49,7 +49,7 @@ class MultiFetchEmitter {
 
  private:
   bool IsReadDirectly(NodeEntry tile) const;
-  // The tile, or a small copy of it in the plain layout on its own worker.
+  // Returns the tile, or a copy of it in the plain layout on its own worker.
   NodeEntry Readable(NodeEntry tile);
   NodeEntry Handle(NodeEntry tile);
   NodeEntry Fetch(const MultiFetchSpec& spec, std::vector<NodeEntry> inputs, int worker,

@@ -8,7 +8,7 @@
 namespace tofu {
 namespace {
 
-// An entry and where its elements begin in the destination.
+// An entry, and the position of its elements in the destination.
 struct Held {
   NodeEntry entry;
   Shape begin;

@@ -1,12 +1,12 @@
 // Carries out a FetchSpec with stock operators (mxnet/dialect/dialect.h). Every remote
-// piece is sliced on its owner's context, so only what is needed crosses. The reader
+// piece is sliced on its owner's context, so only needed data crosses. The reader
 // concatenates the pieces, last dimension first, and reduces the terms. The executor
 // itself inserts the copies between contexts when it binds the graph.
 //
 // Input:      a spec (fetch.h) and the entry that every source worker holds.
 // Output:     nodes appended to the builder; the entry with the assembled region.
 // Invariants: a region that is exactly one source array adds no node.
-// Not handled: sharing pieces between specs, which keeps a plan's bytes exact.
+// Not handled: pieces shared between specs; so the bytes are exactly the plan's.
 #ifndef TOFU_PASSES_PARTITION_EMIT_PLAIN_H_
 #define TOFU_PASSES_PARTITION_EMIT_PLAIN_H_
 

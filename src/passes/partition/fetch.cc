@@ -16,8 +16,8 @@ struct Cell {
 };
 
 // Whether two slabs that are adjacent along `dim` are cut alike along the later
-// dimensions and come from the same sources: then they are one slab. The slabs are cells
-// [first, second) and those from `second` on.
+// dimensions and come from the same sources: then they are one slab. The slabs are the
+// cells from `first` to before `second`, and the cells from `second` on.
 bool SameBeyond(const std::vector<Cell>& cells, size_t first, size_t second, int dim) {
   if (second - first != cells.size() - second) return false;
   for (size_t i = 0; i < second - first; ++i) {
@@ -47,8 +47,8 @@ class CellCutter {
     }
     Numbers candidates(sources_.size());
     std::iota(candidates.begin(), candidates.end(), 0);
-    Box rest = region;
-    CutFrom(0, candidates, &rest, &cells);
+    Box uncut = region;
+    CutFrom(0, candidates, &uncut, &cells);
     return cells;
   }
 
@@ -86,8 +86,8 @@ class CellCutter {
     region->end[dim] = end;
   }
 
-  // Sorted, unique boundaries of the tensor and of sources strictly inside [begin, end)
-  // along `dim`, with both ends.
+  // The sorted, unique boundaries of the tensor and of sources that lie strictly inside
+  // [begin, end) along `dim`, and both ends.
   ShortVector<int64_t, 16> Boundaries(const Numbers& sources, int dim, int64_t begin,
                                       int64_t end) const {
     ShortVector<int64_t, 16> lines = {begin, end};

@@ -6,12 +6,12 @@
 // emit_plain.h turns one into slices, concatenations and additions,
 // emit_multifetch.h into one operator.
 //
-// Input:      the region, and what every source worker holds.
+// Input:      the region, and the box that every source worker holds.
 // Output:     pieces that cover the region exactly once per term.
 // Invariants: the pieces of a term are in row-major order of their destination,
 //             and as few as the grid of sources allows.
 // Errors:     FetchGap if some element has no source.
-// Complexity: O(p * s * r) for p pieces, s sources, rank r.
+// Complexity: O(p * s * r) for p pieces and s sources of rank r.
 #ifndef TOFU_PASSES_PARTITION_FETCH_H_
 #define TOFU_PASSES_PARTITION_FETCH_H_
 
@@ -33,7 +33,7 @@ struct FetchSource {
   Box box;
 };
 
-// No worker holds the elements: they lie outside the tensor.
+// Stands for a worker in pieces that lie outside the tensor, which no worker holds.
 constexpr int kFill = -1;
 
 // Elements copied from one source to one box of the destination. Both boxes have
@@ -45,8 +45,8 @@ struct FetchPiece {
   int term = 0;        // terms overlap and are reduced, in this order
 };
 
-// Describes how `worker` assembles the elements `region`, in the tensor's coordinates;
-// it may reach outside the tensor.
+// Describes how `worker` assembles the elements `region`, in the tensor's coordinates.
+// The region may reach outside the tensor.
 struct FetchSpec {
   int worker = 0;
   Box region;
@@ -56,7 +56,7 @@ struct FetchSpec {
   std::string fill = "0";
 };
 
-// Elements of a tensor that no source holds.
+// Thrown for elements of a tensor that no source holds.
 class FetchGap : public std::exception {
  public:
   explicit FetchGap(Box box) : box_(std::move(box)) {}
@@ -82,10 +82,10 @@ FetchSpec PlanReduction(int worker, const Box& region,
                         const std::vector<std::vector<FetchSource>>& terms,
                         Reducer reduce);
 
-// Elements that the spec takes from other workers.
+// The number of elements that the spec takes from other workers.
 int64_t FetchedElements(const FetchSpec& spec);
 
-// "[0:4, 2:8)", for messages and dumps.
+// Writes a box as in "[0:4, 2:8)", for messages and dumps.
 std::string BoxText(const Box& box);
 
 }  // namespace tofu

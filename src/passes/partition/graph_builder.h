@@ -24,7 +24,7 @@ class GraphBuilder {
   // The same with one shape and dtype for each of the node's outputs.
   int Add(Node node, int worker, const Shape* shapes, const int* dtypes);
 
-  // Makes room for so many nodes.
+  // Makes room for `nodes` nodes.
   void Reserve(int nodes);
 
   // Stock operators with one output (mxnet/dialect/dialect.h). `box` is in the source's
@@ -52,7 +52,7 @@ class GraphBuilder {
 
   Graph graph_;
   std::vector<int> node_workers_;
-  std::vector<Name> groups_;  // of the workers so far
+  std::vector<Name> groups_;  // [worker], of the workers so far
   std::unordered_set<std::string> names_;
 };
 

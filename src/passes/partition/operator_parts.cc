@@ -13,7 +13,7 @@ std::string Where(const Graph& graph, int node) {
   return "node " + graph.nodes[node].name + " (" + graph.nodes[node].op.text() + ")";
 }
 
-// A box outside the shape gets extents of 0.
+// Clips a box to the shape; a box outside it gets extents of 0.
 Box Clipped(const Box& box, const Shape& shape) {
   Box inside = Intersect(box, WholeBox(shape));
   for (int d = 0; d < inside.rank(); ++d) {
@@ -40,9 +40,9 @@ bool DependsOnSplit(const DimAccess& access, const std::vector<int>& cuts) {
   return false;
 }
 
-// The region that a part needs or produces. Along a dimension that no split variable
-// affects it is whole, even if the operator skips elements: there the instance does
-// what the serial operator does.
+// The region that a part needs or produces. It is whole along dimensions that no split
+// variable affects, even if the operator skips elements: there the instance works as the
+// serial operator does.
 Box PartRegion(const std::vector<DimAccess>& dims, const Shape& shape,
                const std::vector<int>& cuts, const std::vector<Range>& ranges) {
   Box box = AccessBox(dims, shape, ranges);
@@ -147,7 +147,7 @@ void AddNumbers(const Shape& numbers, std::string* key) {
   *key += ';';
 }
 
-// Equal for nodes that have the same parts.
+// A text that is equal for nodes that have the same parts.
 std::string Key(const Graph& graph, const StrategyTable& table, const Plan& plan,
                 int node) {
   const Node& n = graph.nodes[node];
@@ -181,7 +181,7 @@ std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable&
 }
 
 const std::vector<OperatorPart>& KnownParts::Of(int node) {
-  // Parts of few operators are kept where none repeats.
+  // If no operator repeats, few parts are kept.
   constexpr size_t kMostParts = 1 << 14;
   if (known_.size() * static_cast<size_t>(plan_.workers()) > kMostParts) known_.clear();
   const auto [found, is_new] = known_.try_emplace(Key(graph_, table_, plan_, node));

@@ -1,8 +1,8 @@
-// Each worker's part of one operator under a plan: the regions it needs of the
+// Computes each worker's part of one operator under a plan: the regions it needs of the
 // inputs, the regions it produces of the outputs, and the attributes of its
 // instance (paper section 4.2: strategies; section 6: graph generation).
 //
-// Input:      a graph, a strategy table and a plan that fit each other, which their
+// Input:      a graph, a strategy table and a plan that fit each other, as their
 //             readers check.
 // Output:     one OperatorPart per worker; the inputs are unchanged.
 // Errors:     UserError(kTable) if a row contradicts itself, UserError(kPlan) if the
@@ -30,12 +30,12 @@ struct InputRegion {
 };
 
 struct OperatorPart {
-  // False if a random operator is not split at some step: the first worker of the
-  // step computes for the others.
+  // False if another worker computes this part: the first worker of a step at which a
+  // random operator is not split computes for the others.
   bool active = true;
   std::vector<InputRegion> inputs;  // per input slot
   std::vector<Box> outputs;         // per output, hidden ones included
-  Attrs attrs;                      // tofu's own removed, sizes rewritten
+  Attrs attrs;                      // without tofu's own, with the part's sizes
 };
 
 // The reduction of an output's parts: workers whose digits at `steps` differ hold
@@ -49,14 +49,14 @@ struct OutputReduction {
 std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable& table,
                                         const Plan& plan, int node);
 
-// Computes parts once for all nodes that call an operator alike, on tensors of the same
-// shapes, and are split alike: the layers and timesteps of most networks.
+// Computes parts once for all nodes that call an operator alike on tensors of the same
+// shapes and are split alike, as in the layers and timesteps of most networks.
 class KnownParts {
  public:
   KnownParts(const Graph& graph, const StrategyTable& table, const Plan& plan)
       : graph_(graph), table_(table), plan_(plan) {}
 
-  // Valid until the next call.
+  // The parts of a node, valid until the next call.
   const std::vector<OperatorPart>& Of(int node);
 
  private:
@@ -85,7 +85,7 @@ class KnownTiles {
   std::map<std::pair<Shape, std::vector<int>>, std::vector<Box>> known_;
 };
 
-// `attrs` without those that only tofu reads ("__tofu_...__").
+// Removes the attributes that only tofu reads ("__tofu_...__").
 Attrs WithoutTofuAttrs(const Attrs& attrs);
 
 }  // namespace tofu

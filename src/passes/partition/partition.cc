@@ -34,14 +34,14 @@ namespace {
 
 constexpr char kRoleAttr[] = "__tofu_role__";
 constexpr char kParameterRole[] = "parameter";
-// A shape that a script gave to a variable; a tile has a different one.
+// The attribute of a shape that a script gave to a variable; its tiles differ from it.
 constexpr char kShapeAttr[] = "__shape__";
 
 std::string AtWorker(const std::string& name, int worker) {
   return name + "@" + std::to_string(worker);
 }
 
-// The routes of one node, in a list that is in the nodes' order.
+// The routes of one node, in a list that is sorted by node.
 template <typename Item>
 struct SameNode {
   SameNode(const std::vector<Item>& routes, int node) {
@@ -57,7 +57,7 @@ struct SameNode {
   typename std::vector<Item>::const_iterator last;
 };
 
-// One selected head and, if its tiles are those of a variable, the variable.
+// A selected head, and the variable whose tiles it has, if any.
 struct HeadRequest {
   std::string role;
   NodeEntry entry;
@@ -144,8 +144,8 @@ class Partitioner {
     return requests;
   }
 
-  // A gradient that an update takes as it is, cut like the parameter or the optimizer
-  // state.
+  // Whether a role is a gradient that an update reads unchanged, cut like the parameter
+  // or the optimizer state.
   bool IsOfUpdate(const std::string& role) const {
     if (RoleKind(role) != kGradientKind) return false;
     const std::string update = std::string(kUpdateKind) + ":" + RoleVariable(role);
@@ -153,7 +153,7 @@ class Partitioner {
     return std::find(roles.begin(), roles.end(), update) != roles.end();
   }
 
-  // The nodes that the heads need; also marks the entries that are read.
+  // Returns the nodes that the heads need, and marks the entries that are read.
   std::vector<bool> MarkLive(const std::vector<HeadRequest>& heads) {
     std::vector<bool> live(graph_.num_nodes(), false);
     const auto mark = [&](NodeEntry entry) {
@@ -178,8 +178,8 @@ class Partitioner {
     return names;
   }
 
-  // On GPUs every different fetch has a kernel of its own, so there they stay as they
-  // are.
+  // The heads that may be fetched together. None on GPUs, where every different fetch has
+  // a kernel of its own.
   std::set<int> GradientHeads(const PartitionOptions& options) const {
     std::set<int> numbers;
     if (options.crossing != Crossing::kPlainTiles) return numbers;
@@ -348,7 +348,7 @@ class Partitioner {
                               graph_.dtypes[entry], name);
   }
 
-  // Brings one output of an operator from where its instances produced it to its
+  // Brings one output of an operator from the regions that its instances produced to its
   // tiles.
   void AddTiles(NodeEntry output, const std::vector<OperatorPart>& parts,
                 const std::vector<int>& instances) {
@@ -424,8 +424,8 @@ class Partitioner {
     return all;
   }
 
-  // The tiles of an operator's output that workers get through roots: all, or none, of
-  // those that are otherwise reduced in pieces and gathered.
+  // The tiles of an operator's output that workers get through roots. Of tiles that are
+  // otherwise reduced in pieces and gathered, either all or none.
   Regions SmallTiles(int entry, const OutputFetches& fetches, const FetchPlanner& planner,
                      const std::vector<NodeEntry>& produced, const std::string& name) {
     const int dtype = graph_.dtypes[entry];
@@ -465,7 +465,8 @@ class Partitioner {
     result_.heads.push_back(std::move(head));
   }
 
-  // An entry that several heads name is one head of the partitioned graph.
+  // The number of an entry's head. An entry that several heads name is one head of the
+  // partitioned graph.
   int HeadNumber(NodeEntry entry) {
     auto& heads = builder_.graph().heads;
     const auto [found, added] = head_numbers_.emplace(
@@ -474,10 +475,10 @@ class Partitioner {
     return found->second;
   }
 
-  // If one output of an instance is read, the instance must write all outputs that
-  // the serial operator writes: unread ones become heads. Real operators are only
-  // right for the outputs that a serial graph asks for (without the weight gradient,
-  // for example, they also leave out the bias gradient).
+  // If one output of an instance is read, makes unread outputs heads, so that the
+  // instance writes all outputs that the serial operator writes. Other sets of outputs
+  // may be computed wrong: for example, without the weight gradient, operators also leave
+  // out the bias gradient.
   void KeepOutputsTogether() {
     const Graph& graph = builder_.graph();
     std::vector<bool> read(graph.num_entries(), false);
@@ -532,7 +533,7 @@ class Partitioner {
   std::map<std::string, int> variables_;
   std::vector<bool> used_;                      // per serial entry
   std::vector<std::vector<NodeEntry>> tiles_;   // per serial entry and worker
-  std::vector<const std::vector<Box>*> boxes_;  // per serial entry: of each worker
+  std::vector<const std::vector<Box>*> boxes_;  // per serial entry: each worker's tile
   KnownTiles known_tiles_;
   KnownParts parts_;
   std::vector<Shape> shapes_;                   // of an instance's outputs

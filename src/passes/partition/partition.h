@@ -7,12 +7,12 @@
 // Invariants: instances are in memory_order.h's order of the serial graph; an
 //             output is brought to its tiles once, and consumers fetch from tiles;
 //             every worker reduces only its own tile or piece of it (plan_output.h), or
-//             a root all of a small one, with terms in the same order everywhere; the
-//             bytes fetched for an operator are exactly those that the plan's cost
-//             counts, for a plan of the same heads; what shared fetches (share_fetches.h)
-//             and constants save, and what roots add (root_fetches.h), is counted
-//             separately. Either all outputs of an instance that are read in the serial
-//             graph are read, or none; the rest become additional heads.
+//             a root reduces all of a small one, with terms in the same order everywhere.
+//             For a plan of the same heads, the bytes fetched for an operator are exactly
+//             those that the plan's cost counts; bytes that shared fetches
+//             (share_fetches.h) and constants save, and that roots add (root_fetches.h),
+//             are counted separately. If any output of an instance is read, all are that
+//             the serial graph reads; unread ones become additional heads.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable)
 //             if the parts of an operator leave out some of its output.
 // Position:   after search, which makes the plan; before phases, which needs
@@ -40,33 +40,33 @@ namespace tofu {
 // (emit_multifetch.h).
 enum class FetchKind { kPlain, kMultiFetch };
 
-// UserError(kPlan) unless `name` is "plain" or "multifetch".
+// Throws UserError(kPlan) unless `name` is "plain" or "multifetch".
 FetchKind ParseFetchKind(const std::string& name);
 
-// A copy between GPUs takes the host about as long as the data of this many bytes takes
-// to cross.
+// The bytes that cross between GPUs in about the time that the host needs to start a
+// copy.
 constexpr int64_t kSmallFetchBytes = 64 << 10;
 
 struct PartitionOptions {
-  // Roles of the heads to generate, whole ("gradient:w") or by kind
-  // ("gradient"). Default: all except "update".
+  // The roles of the heads to generate, in full ("gradient:w") or by kind ("gradient").
+  // Default: all except "update".
   std::optional<std::vector<std::string>> heads;
   FetchKind fetch = FetchKind::kPlain;
-  // Share equal fetches (share_fetches.h), and make constants where they are read
-  // (constants.h); only with MultiFetch.
+  // Whether to share equal fetches (share_fetches.h), and to make constants where they
+  // are read (constants.h); only with MultiFetch.
   bool share = true;
-  // How MultiFetch reaches other workers' tiles; kCopies if any workers are apart.
+  // The kind of data that MultiFetch reads from other workers; kCopies if some are apart.
   Crossing crossing = Crossing::kPlainTiles;
-  // Where the executor copies what crosses workers, regions up to this size are fetched
-  // with stock operators, through a root where that makes fewer copies (root_fetches.h).
+  // If the executor makes copies between workers, regions up to this size are fetched
+  // with stock operators, through a root if that makes fewer copies (root_fetches.h).
   int64_t small_bytes = kSmallFetchBytes;
   // Pairs (reader, owner) of workers whose devices do not reach each other: fetches
   // between them use stock operators.
   std::set<std::pair<int, int>> apart = {};
-  // Bytes by which a worker's peak may grow for regions that it keeps instead of fetching
-  // them again; then also from forward to backward. Only with `share`.
+  // The bytes by which a worker's peak may grow for regions that it keeps, even from
+  // forward to backward, instead of fetching them again. Only with `share`.
   int64_t spare_bytes = 0;
-  // Join fetches that wait for each other anyway (bundle_fetches.h); only with
+  // Whether to join fetches that wait for each other anyway (bundle_fetches.h); only with
   // MultiFetch.
   bool bundle = true;
 };

@@ -47,19 +47,19 @@ struct Partitioned {
   std::vector<PartitionedVariable> variables;
   std::vector<PartitionedHead> heads;
   std::vector<int64_t> fetched_bytes_per_worker;
-  // Bytes that shared fetches save, and bytes that fetches through roots add. Fetched and
-  // shared bytes, less relayed ones, are the plan's.
+  // Bytes that shared fetches save, and bytes that fetches through roots add. Fetched
+  // plus shared less relayed bytes are the plan's.
   int64_t shared_bytes = 0;
   int64_t relayed_bytes = 0;
 };
 
-// Adds `count` to the numbers of the tiles' heads, for as many new heads before them.
+// Adds `count` to the numbers of the tiles' heads, for `count` new heads before them.
 void ShiftHeads(int count, std::vector<PartitionedHead>* heads);
 
 // The worker of every node, from its context.
 std::vector<int> NodeWorkers(const Graph& graph, int workers);
 
-// One line per node: name, operator, worker, shape and dtype, inputs.
+// Writes a line for each node: name, operator, worker, shape and dtype, inputs.
 std::string DumpGraph(const Graph& graph);
 
 }  // namespace tofu

@@ -11,8 +11,8 @@
 namespace tofu {
 namespace {
 
-// The terms of a sum that workers hold; they differ between workers that differ at these
-// steps.
+// The terms of a sum that workers hold. Workers hold different terms if their digits
+// differ at one of these steps.
 struct Terms {
   std::vector<Box> boxes;  // [worker]
   std::vector<int> steps;
@@ -22,7 +22,7 @@ bool Has(const std::vector<int>& steps, int step) {
   return std::find(steps.begin(), steps.end(), step) != steps.end();
 }
 
-// What all tiles have along each dimension.
+// The smallest extent of the tiles along each dimension.
 Shape SmallestExtents(const std::vector<Box>& tiles) {
   Shape smallest = tiles[0].Extents();
   for (const Box& tile : tiles) {
@@ -49,11 +49,11 @@ class OutputPlanner {
     OutputFetches best = Directly(tiles);
     int64_t least = Elements(best);
     for (const TileSplits& splits : Tilings(SmallestExtents(tiles))) {
-      OutputFetches found = InPieces(tiles, splits);
-      const int64_t elements = Elements(found);
+      OutputFetches fetches = InPieces(tiles, splits);
+      const int64_t elements = Elements(fetches);
       if (elements >= least) continue;
       least = elements;
-      best = std::move(found);
+      best = std::move(fetches);
     }
     return best;
   }
@@ -100,12 +100,12 @@ class OutputPlanner {
 
  private:
   Terms Made() const {
-    Terms made;
+    Terms terms;
     for (const OperatorPart& part : parts_) {
-      made.boxes.push_back(part.outputs[output_.index]);
+      terms.boxes.push_back(part.outputs[output_.index]);
     }
-    made.steps = reduction_.steps;
-    return made;
+    terms.steps = reduction_.steps;
+    return terms;
   }
 
   std::vector<FetchSpec> AddAll(const std::vector<Box>& regions, const Terms& terms,

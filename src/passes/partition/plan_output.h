@@ -1,16 +1,16 @@
 // Plans the fetches that turn the parts of an operator's output into the output's tiles.
 //
-// Where several workers own the same tile and its parts are reduced, each may reduce a
-// piece of the tile and gather the others (graph/reduction_tiles.h), if that fetches
+// If several workers own the same tile and its parts are reduced, each may reduce a piece
+// of the tile and gather the other pieces (graph/reduction_tiles.h), if that fetches
 // less.
 //
-// Over a plan's route (graph/plan.h) tiles are gathered from pieces; and the workers of a
-// host may add up their terms first, each those of a piece of their common result.
+// Over a plan's route (graph/plan.h) workers gather tiles from pieces; before that, the
+// workers of a host may add up their terms, each for a piece of their common result.
 //
 // Input:      the regions that the workers' instances produce, and the tiles to own.
 // Output:     one fetch per worker, or two one after the other.
-// Invariants: all workers that own the same tile get the same bits where they reduce it
-//             in pieces or over a route; the elements fetched are those of cost.h.
+// Invariants: all workers that own the same tile get the same bits if they reduce it in
+//             pieces or over a route; the elements fetched are those of cost.h.
 // Errors:     UserError(kTable) if the parts leave out some of a tile; UserError(kPlan)
 //             for a route that does not fit the output.
 // Complexity: O(d * k^2 * r) for k workers and rank r; d is r for shared reduced tiles,

@@ -35,7 +35,7 @@ class RoutePlanner {
   }
 
  private:
-  // The splits that gathering undoes.
+  // The splits that a gathering from stop `from` to stop `to` undoes.
   TileSplits Rest(const TileSplits& from, const TileSplits& to) const {
     CheckDivides(request_.name, from, to);
     return TileSplits(from.begin() + static_cast<std::ptrdiff_t>(to.size()), from.end());
@@ -49,7 +49,7 @@ class RoutePlanner {
     return RoutePieces(request_.name, std::move(regions), splits, request_.parts);
   }
 
-  // Whether two workers differ at these steps only.
+  // Whether the digits of two workers differ at no other steps.
   bool AreMates(size_t a, size_t b, const TileSplits& steps) const {
     for (size_t step = 0; step < request_.parts.size(); ++step) {
       if (digits_[a][step] == digits_[b][step]) continue;

@@ -2,8 +2,8 @@
 // tensor each fetch a piece of it, and gather the pieces from each other.
 //
 // Input:      the regions that the workers need, and the plan's stops.
-// Output:     for each move, from the tiles to the last one, which assembles the regions,
-//             a fetch per worker.
+// Output:     for each move a fetch per worker. The first moves start from the tiles; the
+//             last one assembles the regions.
 // Invariants: each worker assembles the region that it would fetch directly, and gathers
 //             only from workers that need the same region.
 // Errors:     UserError(kPlan) for stops that do not fit the regions.
@@ -35,11 +35,11 @@ struct RouteRequest {
 std::vector<std::vector<FetchSpec>> PlanRoute(const RouteRequest& request,
                                               const FetchPlanner& from_tiles);
 
-// The workers' pieces of their regions, [worker]. `name` is of the tensor, for errors.
+// [worker]: its piece of its region. `name`: the tensor's, for errors.
 std::vector<Box> RoutePieces(const std::string& name, std::vector<Box> regions,
                              const TileSplits& splits, const std::vector<int>& parts);
 
-// Fails unless `splits` begin with all of `first`, and have more.
+// Fails unless `splits` begin with all of `first`, and continue after them.
 void CheckDivides(const std::string& name, const TileSplits& splits,
                   const TileSplits& first);
 

@@ -21,7 +21,7 @@ std::vector<bool> LiveNodes(const Graph& graph) {
   return live;
 }
 
-// The fetches that read every publication that a head needs, in order.
+// The fetches that read each publication, for all that a head needs, in order.
 std::map<int, std::vector<int>> ReadersOf(const Graph& graph) {
   const std::vector<bool> live = LiveNodes(graph);
   std::map<int, std::vector<int>> readers;

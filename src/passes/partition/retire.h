@@ -6,7 +6,7 @@
 //             (emit_multifetch.h says why they need retirements).
 // Output:     nodes appended to the builder. Returns their number, by which the numbers
 //             of the existing heads grow.
-// Position:   after the last fetch of a graph, for partition and for each of the phases.
+// Position:   after the last fetch of a graph, in partition and in each of the phases.
 // Complexity: linear in edges.
 #ifndef TOFU_PASSES_PARTITION_RETIRE_H_
 #define TOFU_PASSES_PARTITION_RETIRE_H_

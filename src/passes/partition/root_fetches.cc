@@ -31,7 +31,7 @@ Box Hull(const Box& a, const Box& b) {
   return hull;
 }
 
-// Workers joined by the fetches between them.
+// Groups of workers that fetches connect.
 class WorkerGroups {
  public:
   explicit WorkerGroups(const std::vector<FetchSpec>& specs) {

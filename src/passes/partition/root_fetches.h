@@ -2,15 +2,15 @@
 // copies: the root assembles, or reduces, a box of all their regions, and each reads its
 // region from the root.
 //
-// n workers that each read something of every other's tile make n * (n - 1) copies.
-// Through a root they make 2 * (n - 1). The root's own transfers are additional bytes,
-// which do not matter for small tensors: each copy takes the host several microseconds.
+// If n workers each read something of every other's tile, they make n * (n - 1) copies;
+// through a root, 2 * (n - 1). The root's own transfers are additional bytes, which do
+// not matter for small tensors: each copy takes the host several microseconds.
 //
-// Input:      the fetches of one tensor, and how to plan another fetch of it.
+// Input:      the fetches of one tensor, and a planner of further fetches of it.
 // Output:     for each group of workers that exchange regions among themselves: the fetch
-//             of the root, and the fetches that replace the group's. Groups that would
-//             not make fewer copies are left out, and so are those whose root would
-//             assemble more than `max_bytes` or elements outside the tensor.
+//             of the root, and the fetches that replace the group's. Leaves out groups
+//             that would not make fewer copies, and groups whose root would assemble more
+//             than `max_bytes` or elements outside the tensor.
 // Invariants: each worker assembles the same region, bit for bit.
 // Complexity: O(p + n * r) for p pieces, and n workers of tensors of rank r, without the
 //             root's fetch.
@@ -29,8 +29,8 @@
 namespace tofu {
 
 struct RootFetches {
-  FetchSpec collect;               // by the root: a box of all the readers' regions
-  std::vector<FetchSpec> regions;  // by the readers, each from the root's array
+  FetchSpec collect;               // the root's: a box of all the readers' regions
+  std::vector<FetchSpec> regions;  // the readers', each from the root's array
 };
 
 // The fetch of a region of the tensor by a worker.

@@ -14,7 +14,7 @@
 namespace tofu {
 namespace {
 
-// From the position where a tensor is made to that of its last reader.
+// The life of a tensor, from the position of its producer to that of its last reader.
 struct Life {
   int begin = 0;
   int end = 0;
@@ -88,7 +88,7 @@ class Sharer {
     end = std::max(end, place);
   }
 
-  // Variables always exist and do not count.
+  // Counts the bytes alive at each position. Variables always exist and do not count.
   void CountAlive() {
     const int size = graph_.num_nodes();
     std::vector<std::vector<int64_t>> alive(workers_, std::vector<int64_t>(size + 1, 0));
@@ -125,10 +125,10 @@ class Sharer {
     return false;
   }
 
-  // With bytes to spare, both halves count as one.
+  // The half of the step that a node is in. With bytes to spare, both halves are one.
   int Half(int node) const { return spare_bytes_ > 0 || forward_[node] ? 0 : 1; }
 
-  // Pairs of consecutive equal fetches, the closest first.
+  // All pairs of consecutive equal fetches, the closest first.
   std::vector<Candidate> Candidates() const {
     std::vector<Candidate> candidates;
     std::map<std::tuple<int, int, std::vector<int>, std::string_view>, int> last;
@@ -150,7 +150,7 @@ class Sharer {
     return candidates;
   }
 
-  // Keeps the region until `later` if it may stay; returns whether it did.
+  // Keeps the region until `later` if the limit allows; returns whether it does.
   bool Pays(int earlier, int later) {
     const int entry = graph_.first_entry[later];
     const int begin = lives_[graph_.first_entry[earlier]].end + 1;
@@ -162,7 +162,8 @@ class Sharer {
     return true;
   }
 
-  // Each source of a fetch is an input, a tile or its handle.
+  // The bytes that a fetch reads from other workers. Each source of a fetch is an input:
+  // a tile or its handle.
   int64_t RemoteBytes(int fetch) const {
     const Node& node = graph_.nodes[fetch];
     const MultiFetchSpec spec = ReadSpec(node.attrs.at(kSpecAttr));
@@ -175,8 +176,8 @@ class Sharer {
     return elements * ElementBytes(spec.dtype);
   }
 
-  // In the order used for counting: there an earlier fetch precedes the readers of a
-  // later one.
+  // Removes the replaced fetches, and puts the nodes into the order used for counting, in
+  // which a shared fetch precedes all its readers.
   void RemoveReplaced() {
     std::vector<int> numbers(graph_.nodes.size(), -1);
     Graph kept;

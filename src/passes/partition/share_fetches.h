@@ -1,19 +1,18 @@
 // Lets a worker fetch a region once for several operators or timesteps (paper
 // section 6) if that needs no more memory.
 //
-// Fetching a region again for each operator that reads it costs communication;
-// keeping it between two of them costs its bytes in the meantime. Keeping is free
-// if the memory alive all that time stays below the peak. So the pass counts the
+// Fetching a region again for each operator that reads it costs communication; keeping
+// it between two readers costs its bytes in the meantime. Keeping is free if the memory
+// alive during that time stays below the peak. So the pass counts the
 // bytes alive at every position of memory_order.h's order, and merges equal fetches
 // as long as no worker's peak grows, the closest ones first. It treats the forward
 // and the backward half separately: a region that both need would have to be saved
-// between them. With bytes to spare, it counts both halves together, keeps such regions,
-// too, and lets the peak grow by that much.
+// between them. With `spare_bytes`, it counts both halves together, keeps such regions,
+// too, and lets the peak grow by that number.
 //
 // Input:      a partitioned graph with MultiFetch, before the retirements.
 // Output:     the same graph without the fetches that were shared.
-// Invariants: what is computed stays the same. A shared fetch is where its first
-//             reader needs it.
+// Invariants: results stay the same. A shared fetch stands before its first reader.
 // Errors:     none.
 // Position:   within partition, whose counts of bytes it changes; before the
 //             retirements, which wait for the fetches that remain.

@@ -91,7 +91,7 @@ class TileVerifier {
   }
 
  private:
-  // Marks the nodes that a head needs: the others never run.
+  // Marks the nodes that a head needs; the others never run.
   std::vector<bool> Live() const {
     std::vector<bool> live(graph_.nodes.size(), false);
     for (NodeEntry head : graph_.heads) live[head.node] = true;
@@ -102,7 +102,7 @@ class TileVerifier {
     return live;
   }
 
-  // If some nodes read directly, an executor copies for none.
+  // Checks that if some nodes read directly, none needs a copy.
   void Crossings(int node) const {
     const Node& n = graph_.nodes[node];
     for (NodeEntry input : n.inputs) {
@@ -147,7 +147,7 @@ class TileVerifier {
     }
   }
 
-  // The tile whose address a handle's element is.
+  // The tile whose address is this element of a handle.
   NodeEntry Published(const Node& fetch, const HandleElement& handle) const {
     const Node& publish = graph_.nodes[fetch.inputs[handle.input].node];
     TOFU_CHECK(publish.op == kPublishOp &&
@@ -184,7 +184,7 @@ class TileVerifier {
           << " reads a region, expected the acknowledgement of its fetch";
     }
     if (fetches.empty()) return;
-    // Edges are all that an engine orders nodes by.
+    // An engine orders nodes by edges only.
     const std::vector<bool> before = Before(found->second, *fetches.begin());
     for (int fetch : fetches) {
       TOFU_CHECK(before[fetch - *fetches.begin()])
@@ -216,7 +216,7 @@ class TileVerifier {
         << workers_[entry.node] << ", the tile of " << tensor << " on worker " << worker;
   }
 
-  // Every element is in one tile, or in equal ones.
+  // Checks that every element is in one tile, or in equal tiles only.
   template <typename TensorTile>
   void Cover(const std::string& tensor, const Shape& shape,
              const std::vector<TensorTile>& tiles) const {

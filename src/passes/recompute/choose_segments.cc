@@ -8,7 +8,7 @@
 namespace tofu {
 namespace {
 
-// One way to choose the segments before a cut, and where it comes from.
+// One choice of the segments before a cut, and the choice that it extends.
 struct Partial {
   int64_t kept_bytes = 0;
   int64_t cost = 0;
@@ -25,7 +25,8 @@ struct Stretch {
   bool helps = false;
 };
 
-// Bytes of tensors that operators before each place wrote and others read behind it.
+// [place]: the bytes of tensors that operators before it wrote and operators behind it
+// read.
 std::vector<int64_t> CrossingBytes(const ForwardRow& row) {
   std::vector<int64_t> change(row.operators.size() + 2, 0);
   for (const ForwardRow::Tensor& tensor : row.tensors) {
@@ -43,7 +44,7 @@ std::vector<int> Cuts(const ForwardRow& row) {
   for (int place = 1; place < end; ++place) inner.push_back(place);
   if (static_cast<int>(inner.size()) > kMostCuts) {
     const std::vector<int64_t> crossing = CrossingBytes(row);
-    // Among places that equally many bytes cross the order stays: the first ends a layer
+    // Places that equally many bytes cross stay in order: the first one ends a layer
     // sooner.
     std::stable_sort(inner.begin(), inner.end(),
                      [&](int a, int b) { return crossing[a] < crossing[b]; });
@@ -54,7 +55,7 @@ std::vector<int> Cuts(const ForwardRow& row) {
       if (crossing[place] < most) chosen.push_back(place);
       if (crossing[place] == most) equal.push_back(place);
     }
-    // Takes the last cuts evenly from the places that tie for them.
+    // Takes the last cuts at even distances from the places that tie for them.
     const size_t left = kMostCuts - chosen.size();
     for (size_t i = 0; i < left; ++i) chosen.push_back(equal[i * equal.size() / left]);
     inner = std::move(chosen);
@@ -65,7 +66,7 @@ std::vector<int> Cuts(const ForwardRow& row) {
   return inner;
 }
 
-// Keeps the choices that no other one beats, by ascending bytes.
+// Keeps the choices that no other choice beats, by ascending bytes.
 void Thin(std::vector<Partial>* choices) {
   std::sort(choices->begin(), choices->end(), [](const Partial& a, const Partial& b) {
     return std::pair(a.kept_bytes, a.cost) < std::pair(b.kept_bytes, b.cost);
@@ -93,7 +94,7 @@ class Chooser {
     }
   }
 
-  // The cheapest choice within a limit; nothing if there is none.
+  // The cheapest choice within a limit; empty if there is none.
   std::optional<SegmentChoice> Within(int64_t limit_bytes) const {
     std::vector<std::vector<Partial>> choices(cuts_.size());
     choices[0].push_back({});

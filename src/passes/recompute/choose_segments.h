@@ -1,4 +1,4 @@
-// Chooses which stretches of the forward pass run again in the backward pass, to hold
+// Chooses which segments of the forward pass run again in the backward pass, to hold
 // fewer activations between the two (Chen et al., "Training deep nets with sublinear
 // memory cost"; here for any graph, with the cost of each operator).
 //
@@ -6,10 +6,10 @@
 // each one is kept or computed again.
 //
 //   kept:   its tensors that the backward pass or a later segment reads stay.
-//   again:  its tensors that a later segment reads stay, and those that its fixed
-//           operators (such as random ones) wrote for the backward pass or for operators
-//           that run again. The other tensors that the backward pass reads are computed
-//           again from these, when it arrives at the segment.
+//   again:  two kinds of its tensors stay: those that a later segment reads, and those
+//           that its fixed operators (such as random ones) wrote for the backward pass or
+//           for operators that run again. From these, the other tensors that the backward
+//           pass reads are computed again, when it arrives at the segment.
 //
 // K(s): bytes that stay of segment s; I(s): bytes that it computes again, 0 if it is
 // kept; C(s): the costs of the operators that run again. A choice needs
@@ -17,14 +17,14 @@
 //   max over s of K(0) + .. + K(s) + I(s)     and costs     C(0) + .. + C(m).
 //
 // With cuts c_0 .. c_m, F(j) holds the pairs (sum of K, sum of C) of all choices for the
-// operators before c_j that stay within the limit, without those that another one beats:
+// operators before c_j that stay within the limit, without pairs that another one beats:
 //
 //   F(j) = union over i < j and both kinds of segment (c_i, c_j) of F(i) + (K, C).
 //
 // Input:      the row, and a limit of bytes; 0: as few as possible.
-// Output:     the segments that run again with the least cost; of equal ones, those with
-//             the fewest bytes that stay; none if nothing helps.
-// Errors:     none; a limit that nothing meets gives the fewest bytes.
+// Output:     the segments to run again, at the least cost; at equal cost, those that
+//             leave the fewest bytes; none if recomputation saves nothing.
+// Errors:     none; a limit that no choice meets gives the fewest bytes.
 // Position:   recompute.h builds the row from a training graph.
 // Complexity: O(m^2 * (n + |F|)) for each limit tried; the fewest bytes are found by
 //             bisection. Rows of more than kMostCuts operators are cut only where the
@@ -41,7 +41,7 @@ namespace tofu {
 struct ForwardRow {
   struct Tensor {
     int writer = 0;       // operator
-    int last_reader = 0;  // the last operator of the row that reads it; else `writer`
+    int last_reader = 0;  // the last operator of the row that reads it, or `writer`
     int64_t bytes = 0;
     bool saved = false;     // the backward pass reads it
     bool resident = false;  // alive all the time, under every choice
@@ -73,7 +73,7 @@ struct SegmentNeeds {
 
 struct SegmentChoice {
   std::vector<Segment> segments;  // that run again, in order
-  int64_t bytes = 0;              // the most needed at a time
+  int64_t bytes = 0;              // bytes needed at the peak
   int64_t kept_bytes = 0;
   int64_t cost = 0;
 };
@@ -83,7 +83,7 @@ constexpr int kMostChoices = 64;
 
 SegmentNeeds NeedsOf(const ForwardRow& row, Segment segment, bool runs_again);
 
-// Bytes of all tensors that the backward pass reads.
+// The bytes of all tensors that the backward pass reads.
 int64_t SavedBytes(const ForwardRow& row);
 
 SegmentChoice ChooseSegments(const ForwardRow& row, int64_t limit_bytes);

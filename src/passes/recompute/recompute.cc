@@ -31,8 +31,7 @@ std::vector<bool> Needed(const Graph& graph) {
   return needed;
 }
 
-// The place in `order` of the first operator of the backward pass; its size if there is
-// none.
+// The place in `order` of the first operator of the backward pass, or the order's size.
 size_t BeginOfBackward(const Graph& graph, const std::vector<int>& order) {
   const std::vector<bool> forward = Needed(graph);
   std::vector<bool> is_output(static_cast<size_t>(graph.num_entries()), false);
@@ -110,7 +109,7 @@ class Recomputer {
     op.cost = std::max<int64_t>(options_.node_costs[node], 0);
     for (NodeEntry input : graph_.nodes[node].inputs) {
       const int tensor = tensors_[graph_.entry_id(input)];
-      if (tensor < 0) continue;  // a variable's
+      if (tensor < 0) continue;  // a variable
       op.reads.push_back(tensor);
       row_.tensors[tensor].last_reader = number;
     }
@@ -128,7 +127,8 @@ class Recomputer {
     row_.operators.push_back(std::move(op));
   }
 
-  // The repetitions to insert at each place of the order, in reverse.
+  // Writes the new graph: all nodes in order, and the repeats of each segment before the
+  // first node of the backward pass that reads one.
   void Rewrite(const SegmentChoice& choice) {
     std::vector<int> segment_of(graph_.nodes.size(), -1);
     std::vector<std::vector<int>> again;
@@ -157,7 +157,8 @@ class Recomputer {
     result_.graph.head_roles = graph_.head_roles;
   }
 
-  // Tensors that stay are not read from a repetition.
+  // Marks the outputs that the backward pass reads from the repeat of `op`: all that do
+  // not stay.
   void MarkRepeated(int op, Segment segment) {
     is_again_.resize(static_cast<size_t>(graph_.num_entries()), false);
     for (int i = 0; i < graph_.nodes[nodes_[op]].num_outputs; ++i) {
@@ -212,7 +213,7 @@ class Recomputer {
   ForwardRow row_;
   std::vector<int> nodes_;           // [operator of the row]
   std::vector<int> tensors_;         // [entry]: of the row, or -1
-  std::vector<bool> is_again_;       // [entry]: the backward pass reads a repetition
+  std::vector<bool> is_again_;       // [entry]: the backward pass reads the repeat's
   std::vector<int> moved_;           // [node]: its number in the result
   std::vector<NodeEntry> repeated_;  // [entry]: in the result
   Recomputed result_;

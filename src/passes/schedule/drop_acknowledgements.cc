@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kNever = std::numeric_limits<int>::max();
 
-// Larger tiles, as a fraction of the worker's peak, do not live longer: they would leave
-// gaps between the blocks that an executor's planner reuses. With 1/100 a worker of
+// Tiles larger than the worker's peak over this do not live longer: they would leave gaps
+// between the blocks that an executor's planner reuses. With 1/100 a worker of
 // WResNet-152-10 needs 0.2% more memory than without the pass, with 1/150 0.05%; with
 // 1/300 RNN-6-4K keeps more than twice as many acknowledgements.
 constexpr int64_t kLongLived = 150;
@@ -31,8 +31,8 @@ struct Publication {
   std::string retirement;    // the name of its node
   std::vector<int> readers;  // fetches, on any worker
   std::vector<int> tokens;   // later fetches on the same worker
-  bool is_direct = false;    // the retirement reads acknowledgements where they are
-  bool lives_on = false;     // to the end of the phase
+  bool is_direct = false;    // the retirement reads acknowledgements in place
+  bool lives_on = false;     // the tiles live to the end of the phase
 };
 
 class Dropper {
@@ -49,7 +49,7 @@ class Dropper {
     CountAlive();
   }
 
-  // Returns how many heads the graph has more than before: a negative number, or 0.
+  // Returns by how many the graph's heads have changed: a negative number, or 0.
   int Run() {
     for (int number : ByCost()) Wait(&publications_[number]);
     return Rewrite();
@@ -78,8 +78,8 @@ class Dropper {
     }
   }
 
-  // Finds the node after which every entry's memory is free, retirements left
-  // out: a retirement follows the last reader.
+  // Finds the node after which every entry's memory is free, apart from retirements,
+  // which follow the last reader.
   void FindEnds() {
     ends_.assign(graph_.num_entries(), 0);
     const auto extend = [&](NodeEntry entry, int node) {
@@ -103,7 +103,8 @@ class Dropper {
     }
   }
 
-  // The first fetch on each worker that can only run after a node, that node included.
+  // Finds, for each node and worker, the worker's first fetch that can only run after the
+  // node, or is the node.
   void FindFirstFetches() {
     first_fetches_.assign(graph_.nodes.size() * num_workers_, kNever);
     for (int node = last(); node >= 0; --node) {
@@ -132,7 +133,7 @@ class Dropper {
       if (IsRetirement(node) || (n.is_variable() && !is_temporary)) continue;
       for (int i = 0; i < n.num_outputs; ++i) {
         const int entry = graph_.entry_id({node, i});
-        // A variable holds its value from the beginning.
+        // A variable's memory is in use from the beginning.
         alive[workers_[node]][is_temporary ? 0 : node] += Bytes(entry);
         alive[workers_[node]][ends_[entry] + 1] -= Bytes(entry);
       }
@@ -168,7 +169,7 @@ class Dropper {
     return workers_[publication.handle.node];
   }
 
-  // The last of the fetches that replace acknowledgements, or -1 if none do.
+  // The last fetch that replaces acknowledgements, or -1 if none does.
   int LastToken(const Publication& publication) {
     int late = -1;
     for (int reader : publication.readers) {
@@ -178,8 +179,8 @@ class Dropper {
     return late;
   }
 
-  // Lets the tiles live until `late`, or as long as they do without it if that needs too
-  // much memory. Returns until when all of them live.
+  // Lets the tiles live until `late`, unless that needs too much memory. Returns the node
+  // until which all of them live.
   int Extend(const Publication& publication, int late) {
     RangeMax& alive = alive_[worker(publication)];
     const int64_t limit = limits_[worker(publication)];
@@ -197,7 +198,7 @@ class Dropper {
     return common;
   }
 
-  // Replaces acknowledgements as far as the tiles may live.
+  // Replaces acknowledgements by fetches until which the tiles may live.
   void Wait(Publication* publication) {
     const int end = Extend(*publication, LastToken(*publication));
     publication->lives_on = end == last();

@@ -8,14 +8,14 @@
 // pass counts the bytes alive at every node, and keeps an acknowledgement where the
 // owner's peak would grow without it.
 //
-// Retirements of one worker that wait for the same fetches become one node, and so do
-// all those of tiles that live to the end of the phase, such as weights.
+// Retirements of one worker that wait for the same fetches become one node, and so do all
+// retirements of tiles that live to the end of the phase, such as weights.
 //
-// Input:      the phases, their nodes in the order in which they should run except for
-//             the retirements, without control dependencies.
+// Input:      the phases, without control dependencies; nodes except retirements are in
+//             the order in which they should run.
 // Output:     the same phases with other retirements, which remain the first heads.
-// Invariants: what is computed stays the same; a retirement runs after every reader of
-//             its tiles (VerifyTiles checks it on the graph alone).
+// Invariants: results stay the same; a retirement runs after every reader of its tiles
+//             (VerifyTiles checks it on the graph alone).
 // Errors:     none.
 // Position:   after phases, which adds the retirements; before relay_regions.h, which
 //             serves the acknowledgements that remain.

@@ -43,7 +43,7 @@ class Joiner {
   }
 
  private:
-  // Takes the nodes of `graph`; variables called as in `known` are these entries.
+  // Moves the nodes of `graph` here; entries in `known` replace the variables they name.
   void Append(const std::map<std::string, NodeEntry>& known, Graph* graph) {
     moved_.assign(graph->nodes.size(), NodeEntry{});
     for (int number = 0; number < graph->num_nodes(); ++number) {
@@ -69,7 +69,7 @@ class Joiner {
     return {moved_[entry.node].node, moved_[entry.node].index + entry.index};
   }
 
-  // Heads that are only saved are left out.
+  // Adds the heads of a phase, without those that are only saved.
   void AddHeads(const Graph& graph, const std::vector<PartitionedHead>& named,
                 std::set<int> saved, std::vector<PartitionedHead>* heads) {
     for (const PartitionedHead& head : named) {

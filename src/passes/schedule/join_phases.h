@@ -1,6 +1,6 @@
-// Joins both phases into one graph again, for one executor that runs them one at a
-// time. Its planner then lets gradients reuse the memory of activations that have been
-// read, which two executors cannot do.
+// Joins both phases into one graph again, for one executor that runs one half at a time.
+// Then its planner lets gradients reuse the memory of activations that have been read,
+// which two executors cannot do.
 //
 // Input:      the phases of a partitioned graph, with their control dependencies.
 // Output:     one graph; the number of the forward half's heads, and the number of
@@ -26,10 +26,10 @@ struct JointGraph {
   std::vector<PartitionedHead> forward_heads;
   std::vector<PartitionedHead> backward_heads;
   int forward_nodes = 0;  // as the executor numbers them
-  int nodes = 0;          // all of them, variables and copies included
+  int nodes = 0;          // of both halves, variables and copies included
 };
 
-// `phases` have a backward half.
+// `phases` must have a backward half.
 JointGraph JoinPhases(Phases phases);
 
 }  // namespace tofu

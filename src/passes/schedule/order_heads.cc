@@ -15,11 +15,11 @@
 namespace tofu {
 namespace {
 
-constexpr int64_t kLeastSaved = 8;  // an eighth
+constexpr int64_t kLeastSaved = 8;  // an eighth of the memory
 
-// Adds up the bytes alive on each worker while an executor runs a graph. Of the variables
-// only those in `saved` count, which live until they are read; of the heads those that
-// are not `in_place`.
+// Adds up the bytes alive on each worker while an executor runs a graph. Counts only the
+// variables in `saved`, which live until they are read, and the heads that are not
+// `in_place`.
 class AliveBytes {
  public:
   AliveBytes(const Graph& graph, const std::vector<int>& node_workers, int workers,
@@ -34,7 +34,7 @@ class AliveBytes {
     }
   }
 
-  // The most on a worker at any time, with the heads in this order.
+  // The bytes alive on the fullest worker at its peak, with the heads in this order.
   int64_t Peak(const std::vector<NodeEntry>& heads, const std::vector<bool>& in_place) {
     const BoundOrder order = OrderOf(graph_, node_workers_, heads);
     std::vector<int64_t> bytes;  // [entry of the order]
@@ -75,8 +75,8 @@ class AliveBytes {
     return node >= 0 && is_saved_[node];
   }
 
-  // [place]: the entries of which it is the last reader, or its own that have none. Heads
-  // stay.
+  // [place]: the entries, except heads, of which it is the last reader, or its own
+  // entries that have no reader.
   std::vector<std::vector<int>> Dying(const BoundOrder& order) const {
     std::vector<int> last(order.entry_sources.size(), 0);
     for (int place = 0; place < order.size(); ++place) {
@@ -105,7 +105,7 @@ class AliveBytes {
   std::vector<int64_t> bytes_;  // [entry]
 };
 
-// [head]: its number if heads are in the order of their nodes.
+// [head]: its number after sorting heads by their nodes.
 std::vector<int> NumbersInOrder(const std::vector<NodeEntry>& heads) {
   std::vector<int> order(heads.size());
   std::iota(order.begin(), order.end(), 0);
@@ -129,8 +129,8 @@ void OrderHeads(bool joint, Phases* phases) {
     }
   }
   const auto in_order = [&](auto values) {
-    const auto given = values;
-    for (size_t h = 0; h < given.size(); ++h) values[numbers[h]] = given[h];
+    const auto original = values;
+    for (size_t h = 0; h < original.size(); ++h) values[numbers[h]] = original[h];
     return values;
   };
   std::set<std::string> saved;

@@ -14,7 +14,7 @@
 namespace tofu {
 namespace {
 
-// The graph with node order[i] as number i.
+// Moves the graph's nodes so that node order[i] becomes number i.
 Graph Reordered(Graph* graph, const std::vector<int>& order) {
   std::vector<int> numbers(order.size());
   for (size_t i = 0; i < order.size(); ++i) numbers[order[i]] = static_cast<int>(i);
@@ -45,7 +45,7 @@ std::vector<int> PlacesOf(const std::vector<int>& order) {
   return places;
 }
 
-// The worker of every node, numbered as they come.
+// The worker of every node; workers are numbered in the order of their first nodes.
 std::vector<int> WorkersOf(const Graph& graph) {
   std::unordered_map<Name, int> numbers;
   std::vector<int> workers;
@@ -57,8 +57,8 @@ std::vector<int> WorkersOf(const Graph& graph) {
   return workers;
 }
 
-// The order with every node of an operator right after the last node that it reads.
-// With `keep_workers` it also stays after the previous node on its worker.
+// The order with every node of operator `op` right after the last node that it reads;
+// with `keep_workers`, also after the previous node on its worker.
 std::vector<int> WithEarly(const std::string& op, const Graph& graph,
                            const std::vector<int>& workers, const std::vector<int>& order,
                            bool keep_workers) {
@@ -89,7 +89,7 @@ std::vector<int> WithEarly(const std::string& op, const Graph& graph,
 // - An address is published as soon as its tile is made.
 // - A fetch does not wait, in this order, for other workers' nodes, and a tile is
 //   retired as soon as all have read it. So when workers exchange tiles, each retires
-//   its own before it goes on, and none has to wait for another's next operator before
+//   its own before it continues, and none has to wait for another's next operator before
 //   it may write to the memory of a tile.
 std::vector<int> WithEarlyExchange(const Graph& graph, const std::vector<int>& workers,
                                    std::vector<int> order) {

@@ -21,8 +21,8 @@ std::vector<NodeEntry> HeadEntries(const Graph& graph,
   return entries;
 }
 
-// The nodes that the entries need. A node for which `done` is set is not entered;
-// its entries that are read are marked in `crossing`, if given.
+// The nodes that the entries need, up to the nodes for which `done` is set. Marks the
+// entries of those that are read in `crossing`, unless null.
 std::vector<bool> Needed(const Graph& graph, const std::vector<NodeEntry>& entries,
                          const std::vector<bool>& done, std::vector<bool>* crossing) {
   std::vector<bool> needed(graph.num_nodes(), false);
@@ -41,8 +41,8 @@ std::vector<bool> Needed(const Graph& graph, const std::vector<NodeEntry>& entri
   return needed;
 }
 
-// Heads of the graph that are not a tile of a head: outputs kept with others.
-// Retirements are left out; each phase makes its own.
+// The outputs kept with others: heads of the graph that are no tile of a named head, and
+// no retirement. Each phase makes its own retirements.
 std::vector<NodeEntry> KeptEntries(const Partitioned& partitioned) {
   std::vector<bool> named(partitioned.graph.heads.size(), false);
   for (const PartitionedHead& head : partitioned.heads) {
@@ -66,7 +66,7 @@ class Copier {
     builder_.Reserve(source.graph.num_nodes());
   }
 
-  // With `is_last`, takes all but the node's operator and name out of the source.
+  // Copies a node. With `is_last`, moves all but its operator and name out of the source.
   void CopyNode(int node, bool is_last) {
     Graph& graph = source_.graph;
     Node& source = graph.nodes[node];
@@ -92,7 +92,7 @@ class Copier {
     }
   }
 
-  // Adds a variable in place of an entry; returns its name.
+  // Adds a variable for an entry; returns its name.
   std::string AddVariable(NodeEntry entry) {
     const Graph& graph = source_.graph;
     Node variable;
@@ -103,7 +103,7 @@ class Copier {
     return builder_.graph().nodes[added].name;
   }
 
-  // The number of the head that is the copy of `entry`; adds the head if it is new.
+  // Returns the number of the head that is the copy of `entry`; adds it if it is new.
   int AddHead(NodeEntry entry) {
     const int id = source_.graph.entry_id(entry);
     auto& heads = builder_.graph().heads;
@@ -121,8 +121,8 @@ class Copier {
     return heads;
   }
 
-  // Moves the graph into `phase`, whose heads are those that AddHeads returned, and
-  // adds the retirements. Returns how much the heads' numbers grew.
+  // Adds the retirements and moves the graph into `phase`, whose heads are those that
+  // AddHeads returned. Returns the number by which the heads' numbers grew.
   int Finish(PhaseGraph* phase) {
     const int retired = Retire(&builder_);
     ShiftHeads(retired, &phase->heads);

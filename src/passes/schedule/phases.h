@@ -4,9 +4,9 @@
 //
 // Input:      a partitioned graph (partitioned.h).
 // Output:     the forward graph: the nodes that the "output" heads need; the backward
-//             graph: the further nodes of the other heads. Entries that cross
-//             become heads of the forward and variables of the backward graph
-//             ("saved"). Outputs that partition kept with others stay heads.
+//             graph: the other heads and the nodes that only they need. Entries
+//             that cross become heads of the forward and variables of the backward
+//             graph ("saved"). Outputs that partition kept with others stay heads.
 // Invariants: no node is computed in both; variables appear where they are read.
 // Errors:     none.
 // Position:   after partition, which places nodes and names heads.
@@ -24,7 +24,7 @@ namespace tofu {
 
 struct PhaseGraph {
   Graph graph;
-  std::vector<PartitionedHead> heads;  // without saved and kept entries
+  std::vector<PartitionedHead> heads;  // without saved entries and kept outputs
 };
 
 // The backward graph's variable `name` is the forward graph's head number
@@ -39,13 +39,13 @@ struct Phases {
   int workers = 1;
   std::vector<PartitionedVariable> variables;
   PhaseGraph forward;
-  std::optional<PhaseGraph> backward;  // none if all heads are outputs
+  std::optional<PhaseGraph> backward;  // empty if all heads are outputs
   std::vector<SavedEntry> saved;
 };
 
 Phases SplitPhases(Partitioned partitioned);
 
-// Both graphs as DumpGraph writes them, and the entries saved between them.
+// Writes both graphs as DumpGraph does, and the entries saved between them.
 std::string DumpPhases(const Phases& phases);
 
 }  // namespace tofu

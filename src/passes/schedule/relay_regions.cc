@@ -10,7 +10,8 @@
 namespace tofu {
 namespace {
 
-// Adds a node whose outputs are like the entries of `from` that begin with `first`.
+// Adds a node whose outputs have the shapes and dtypes of entries of `from`, from `first`
+// on.
 void Append(const Graph& from, NodeEntry first, Node node, Graph* graph) {
   for (int i = 0; i < node.num_outputs; ++i) {
     graph->shapes.push_back(from.shape({first.node, first.index + i}));
@@ -33,7 +34,7 @@ Node RelayOf(const Node& fetch, NodeEntry region) {
 std::vector<bool> Acknowledging(const Graph& graph) {
   std::vector<bool> acknowledging(graph.nodes.size(), false);
   for (const Node& node : graph.nodes) {
-    if (IsDirect(node)) continue;  // no copy of it queues
+    if (IsDirect(node)) continue;  // it needs no copy
     for (NodeEntry input : node.inputs) {
       const Node& source = graph.nodes[input.node];
       if (source.op != kMultiFetchOp || IsRegion(graph, input)) continue;
@@ -52,7 +53,7 @@ void RelayRegions(Graph* graph) {
   result.nodes.reserve(graph->nodes.size());
   result.shapes.reserve(graph->shapes.size());
   const std::vector<bool> is_relayed = Acknowledging(*graph);
-  std::vector<NodeEntry> moved(graph->num_entries());  // where an entry is read
+  std::vector<NodeEntry> moved(graph->num_entries());  // [entry]: what readers read
   for (int number = 0; number < graph->num_nodes(); ++number) {
     Node node = std::move(graph->nodes[number]);
     for (NodeEntry& input : node.inputs) input = moved[graph->entry_id(input)];

@@ -11,10 +11,10 @@ namespace tofu {
 namespace {
 
 constexpr int kNothing = -1;
-// Of all tensors of an operator in a segment. One of a GPU moves 1 MiB in about 10 us, as
-// long as a wait for a stream.
+// The most bytes of all tensors of an operator in a segment. A GPU moves 1 MiB in about
+// 10 us, the time of a wait for a stream.
 constexpr int64_t kMostBytes = int64_t{1} << 20;
-constexpr int kStockSize = 15;  // operators of one of the framework's own segments
+constexpr int kStockSize = 15;  // operators of each of the framework's own segments
 
 bool IsCopy(const Node& node) { return node.op == kCrossDeviceCopyOp; }
 
@@ -38,7 +38,7 @@ class Finder {
   }
 
  private:
-  // Whether what a node computes has just come from another worker.
+  // Whether a node brings its output from another worker.
   bool IsArrival(int node) const {
     const Node& n = bound_.graph.nodes[node];
     return IsCopy(n) || n.op == kMultiFetchOp;
@@ -56,8 +56,7 @@ class Finder {
     return NumElements(bound_.graph.shape(entry)) * DtypeBytes(bound_.graph.dtype(entry));
   }
 
-  // The last node, in the executor's order, from which something arrives that `node`
-  // needs.
+  // The last arrival, in the executor's order, that `node` needs.
   int LastArrival(int node) const {
     if (IsArrival(node)) return node;
     int last = kNothing;
@@ -86,11 +85,11 @@ class Finder {
   const BoundGraph& bound_;
   std::vector<int> last_arrival_;  // [node]
   std::vector<NodeRange> segments_;
-  // The segment that grows:
+  // The open segment:
   NodeRange range_;
   int size_ = 0;  // operators
   int worker_ = kNothing;
-  int arrival_ = kNothing;  // the last that it waits for
+  int arrival_ = kNothing;  // the last arrival that it waits for
 };
 
 }  // namespace

@@ -19,7 +19,8 @@ class Splitter {
         in_draws_(graph_.num_entries(), NodeEntry{-1, 0}),
         in_rest_(graph_.num_entries(), NodeEntry{-1, 0}) {}
 
-  // Marks the nodes that draw, and what they need. False if that includes a variable.
+  // Marks the nodes that draw, and all that they need. Returns false if these include a
+  // variable.
   bool FindDrawn() {
     is_drawn_.assign(graph_.num_nodes(), false);
     for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
@@ -54,7 +55,7 @@ class Splitter {
  private:
   bool IsRetirement(int node) const { return graph_.nodes[node].op == kRetireOp; }
 
-  // The nodes of the rest, and the drawn entries that these and the heads read.
+  // Marks the nodes of the remaining graph, and the drawn entries that it reads.
   void MarkRead() {
     is_read_.assign(graph_.num_nodes(), false);
     crosses_.assign(graph_.num_entries(), false);
@@ -94,7 +95,7 @@ class Splitter {
     }
   }
 
-  // A variable of the rest for each output of a drawn node that the rest reads.
+  // Adds a variable to the remaining graph for each output of a drawn node that it reads.
   void AddVariables(int node, std::vector<SavedEntry>* drawn) {
     for (int output = 0; output < graph_.nodes[node].num_outputs; ++output) {
       const int entry = graph_.entry_id({node, output});
@@ -112,7 +113,7 @@ class Splitter {
     }
   }
 
-  // The heads of the rest: all but the retirements.
+  // Gives the remaining graph all heads except the retirements.
   void MoveHeads() {
     std::vector<int> numbers(graph_.heads.size(), -1);
     auto& heads = rest_.graph().heads;
@@ -130,8 +131,8 @@ class Splitter {
   Graph& graph_;
   bool any_ = false;
   std::vector<bool> is_drawn_;       // [node]: belongs to the graph that draws
-  std::vector<bool> is_read_;        // [node]: belongs to the rest
-  std::vector<bool> crosses_;        // [entry]: drawn, and read by the rest
+  std::vector<bool> is_read_;        // [node]: belongs to the remaining graph
+  std::vector<bool> crosses_;        // [entry]: drawn, and read by the remaining graph
   std::vector<NodeEntry> in_draws_;  // [entry]: its copy
   std::vector<NodeEntry> in_rest_;
   GraphBuilder draws_;

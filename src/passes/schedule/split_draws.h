@@ -1,17 +1,16 @@
-// Moves nodes that draw random numbers to a graph of their own, which runs once before
-// the forward half: a second backward pass of a retained graph runs forward again, and
-// must find the same numbers.
+// Moves nodes that draw random numbers to a graph of their own, which runs once, before
+// the forward half. The second backward pass of a retained graph runs the forward half
+// again, which must find the same numbers.
 //
 // Input:      a partitioned graph, whose nodes say whether they run once.
-// Output:     the graph that draws, and in the given graph a variable for each of its
-//             entries that is read there. Empty if nothing runs once.
-// Invariants: what is computed stays the same. Both graphs publish the tiles that they
-//             fetch from; the given graph has no retirements any more (phases.h adds
-//             them).
-// Errors:     none. Where a node that runs once needs a variable of the step, such as a
-//             sample of a computed distribution, nothing changes and there is no result.
-// Position:   after order_nodes, whose order both graphs keep; before phases, which need
-//             not know of it.
+// Output:     the graph that draws; the given graph gets a variable for each entry of it
+//             that it reads. Empty if no node runs once.
+// Invariants: results stay the same. Both graphs publish the tiles that they fetch from;
+//             the given graph has no retirements any more (phases.h adds them).
+// Errors:     none. If a node that runs once needs a variable of the step, such as a
+//             sample of a computed distribution, the graph stays the same and there is no
+//             result.
+// Position:   after order_nodes, whose order both graphs keep; before phases.
 // Complexity: linear in nodes and edges.
 #ifndef TOFU_PASSES_SCHEDULE_SPLIT_DRAWS_H_
 #define TOFU_PASSES_SCHEDULE_SPLIT_DRAWS_H_
@@ -26,7 +25,7 @@ namespace tofu {
 
 struct Draws {
   Graph graph;                    // without heads if nothing is drawn
-  std::vector<SavedEntry> drawn;  // the rest's variables, and heads of `graph`
+  std::vector<SavedEntry> drawn;  // variables of the given graph, and heads of `graph`
 };
 
 std::optional<Draws> SplitDraws(Partitioned* partitioned);

@@ -54,7 +54,7 @@ void Arrange(const Phases& phases, const StepOptions& options, PhaseGraph* phase
   Verify(*phase, phases, "control_deps");
 }
 
-// The graph that draws, ready to run; none if nothing is drawn.
+// The graph that draws, ready to run; empty if nothing is drawn.
 std::vector<Graph> Arranged(Draws draws, const StepOptions& options,
                             const Phases& phases) {
   if (draws.drawn.empty()) return {};

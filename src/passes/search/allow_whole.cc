@@ -14,9 +14,9 @@
 namespace tofu {
 namespace {
 
-constexpr size_t kMaxOrders = 6;  // of unequal parts, for which plans are bounded
+constexpr size_t kMaxOrders = 6;  // orders of unequal parts whose plans are bounded
 
-// From the plan without whole tensors, with the classes that it needs.
+// Searches from the plan without whole tensors, with classes that can express it.
 Plan ImproveCut(const PlanRequest& request, const Plan& cut) {
   const CoarseGraph merged = MergedClasses(request, true);
   const bool is_merged = request.options.coarsen && CutsAlike(merged, cut);
@@ -31,7 +31,7 @@ Plan ImproveCut(const PlanRequest& request, const Plan& cut) {
                            OptionsOf(request, coarse, &cut, true));
 }
 
-// The orders of the parts that the stages may try; too many are cut short.
+// The orders of the parts that the stages may try; stops after kMaxOrders + 1 of them.
 std::vector<std::vector<int>> OrdersOf(const RecursiveOptions& options) {
   std::vector<int> parts = options.parts;
   if (!options.may_reorder || !IsNothingGiven(options.given)) return {parts};

@@ -1,9 +1,8 @@
 // Makes a plan in which tensors may stay whole no dearer than one in which they may not.
 //
-// Whatever the stages decide one after the other, they may end at a dearer plan although
-// they had more choices: a search that merges, or sweeps, ends where it began. So the
-// same stages run without whole tensors, and what they find is a start from which tensors
-// may be whole.
+// More choices do not guarantee a cheaper plan: a search that merges, or sweeps, may end
+// near where it began. So the same stages run without whole tensors, and their plan is
+// the start of a search in which tensors may be whole.
 //
 // Input:      the plan with whole tensors, and the one without.
 // Output:     the cheapest of both and of the one that starts from the latter. The bound
@@ -20,8 +19,8 @@
 
 namespace tofu {
 
-// Whether plans without whole tensors may cost less than this one. False only if their
-// profiles (joint_search.h) prove that none does, whatever the stages release.
+// Whether a plan without whole tensors may cost less than `plan`. False only if the bound
+// by profiles (joint_search.h) proves that none does, whatever the stages release.
 bool MayCutCostLess(const PlanRequest& request, const Plan& plan);
 
 Plan AllowWhole(const PlanRequest& request, Plan plan, const Plan& cut);

@@ -70,8 +70,7 @@ bool IsSplittable(int var, const StrategyRow& row) {
          row.splittable.end();
 }
 
-// The numerator of a form where variables range over their extents; those that
-// `is_zero` are 0.
+// The form's largest numerator, if the variables for which `is_zero` holds are 0.
 template <typename Predicate>
 int64_t Numerator(const AffineForm& form, const Shape& extents, Predicate is_zero) {
   int64_t sum = form.constant;
@@ -116,8 +115,8 @@ bool HasDiagonal(const std::vector<DimAccess>& dims, const StrategyRow& row) {
   });
 }
 
-// `first` and then the candidates, those that one more step cuts evenly before the
-// others; at last kReplicated.
+// The order in which a step tries cuts: `first`, then the candidates, all that it cuts
+// evenly before the others; at last kReplicated.
 std::vector<int> Preferred(const CutExtents& left, const std::vector<int>& candidates,
                            int first, int parts) {
   if (first == kReplicated) return {kReplicated};
@@ -241,18 +240,16 @@ std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
   return EnumerateCuts(extents, dims, given, parts, Whole(may_be_whole), limit, complete);
 }
 
-std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& table,
-                                       int node, const Cuts& given,
+std::vector<Cuts> OperatorAlternatives(const SplitVariables& variables, const Cuts& given,
                                        const std::vector<int>& parts,
                                        const Restrictions& restrictions, size_t limit,
                                        bool* complete) {
-  const SplitVariables variables = VariablesOf(graph, table, node, restrictions);
   const CutExtents extents(variables.extents, restrictions.equal_tiles);
   const std::vector<int>& candidates = variables.candidates;
   const auto mixes = [&](const Cuts& cuts) { return !ReducesOneWay(variables, cuts); };
   *complete = true;
   std::vector<Cuts> all;
-  // Whole only if every other way mixes reductions of different kinds.
+  // The operator may be whole after all if every other way mixes kinds of reductions.
   const bool always = MayComputeWhole(restrictions, variables.row);
   for (const bool may_be_whole : {always, true}) {
     if (!all.empty() || !*complete) break;

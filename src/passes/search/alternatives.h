@@ -20,30 +20,30 @@ struct Restrictions {
   // [tensor class]: may stay whole at any step, not only if nothing can be cut;
   // empty: none may.
   std::vector<bool> may_be_whole;
-  // Operators may, too: all workers of the step compute the same. Not those of random
-  // numbers.
+  // Operators may stay whole, too: then all workers of the step compute the same.
+  // Operators of random numbers may not.
   bool operators_may_be_whole = false;
-  // Those that compute nothing may.
+  // Operators that only move elements may stay whole.
   bool moves_may_be_whole = false;
   // No operator is split along a variable that reduces an output, unless no other
   // variable can be cut evenly.
   bool forbid_output_reduction = false;
-  // One dimension, or variable, for all free steps. If it can be cut no further, the
-  // first one that can takes its place.
+  // All free steps cut one dimension, or variable. If it can be cut no further, the first
+  // one that can takes its place.
   bool same_dimension = false;
-  // A step cuts only what divides, so that all tiles have one size, as PyTorch's programs
+  // A step cuts only dimensions that it divides into equal tiles, as PyTorch's programs
   // need.
   bool equal_tiles = false;
-  // Tensors are cut along their first two dimensions only, and operators split along
-  // those of basic_tilings.h.
+  // Tensors are cut along their first two dimensions only, and operators are split along
+  // the variables of basic_tilings.h.
   bool basic_tilings = false;
 };
 
-// What an operator can be split along.
+// The variables along which an operator can be split.
 struct SplitVariables {
   const StrategyRow* row = nullptr;  // null: nothing is known of the operator
   Shape extents;                     // [variable]
-  std::vector<int> candidates;       // variables
+  std::vector<int> candidates;       // those that the restrictions allow
 };
 
 // Whether an operator may stay whole at a step although it could be split.
@@ -54,18 +54,18 @@ SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int n
 // The dimensions along which a tensor may be cut.
 std::vector<int> DimensionsOf(const Shape& shape, const Restrictions& restrictions);
 
-// Parts of one output can only be combined by one operation.
+// Whether the cuts combine the parts of each output by one operation.
 bool ReducesOneWay(const SplitVariables& variables, const Cuts& cuts);
-// Whether some output can be reduced in different ways.
+// Whether some output can be reduced by different operations.
 bool MayMixReductions(const StrategyRow& row);
 
-// Whether the parts of a group may need less of an input, together, than the group: an
-// operator may skip elements, as windows narrower than their stride do, or a slice.
+// Whether the parts of a group, together, may need less of an input than the group: some
+// operators skip elements, such as a slice, or windows narrower than their stride.
 bool MaySkipElements(const Graph& graph, const StrategyRow& row, int node);
 
-// `given` with every free step cutting `first`; if a step does not cut that evenly, the
-// first of `candidates` that it does; then what it can cut at all, in the same order;
-// kReplicated if that is nothing, or `first`.
+// Makes every free step of `given` cut `first`; a step that does not cut it evenly takes
+// the first of `candidates` that it cuts evenly, else the first that it can cut at all,
+// else kReplicated. If `first` is kReplicated, so are all free steps.
 Cuts FillAlike(const CutExtents& extents, const std::vector<int>& candidates, int first,
                Cuts given, const std::vector<int>& parts);
 
@@ -74,10 +74,9 @@ std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
                                      const Restrictions& restrictions, bool may_be_whole,
                                      size_t limit, bool* complete);
 
-// Whole only if nothing can be cut; leaves out alternatives that would combine the parts
-// of one output in several ways.
-std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& table,
-                                       int node, const Cuts& given,
+// The operator stays whole only if nothing can be cut. Leaves out alternatives that would
+// combine the parts of one output in several ways.
+std::vector<Cuts> OperatorAlternatives(const SplitVariables& variables, const Cuts& given,
                                        const std::vector<int>& parts,
                                        const Restrictions& restrictions, size_t limit,
                                        bool* complete);

@@ -40,15 +40,15 @@ bool IsProduct(const StrategyRow& row) {
 
 // The variables that lead one of the first `count` dimensions.
 std::vector<int> Leading(const StrategyRow& row, const Dims& dims, size_t count) {
-  std::vector<int> found;
+  std::vector<int> leading;
   for (int var : row.splittable) {
     for (size_t d = 0; d < dims.size() && d < count; ++d) {
       if (LeadingVar(dims[d]) != var) continue;
-      found.push_back(var);
+      leading.push_back(var);
       break;
     }
   }
-  return found;
+  return leading;
 }
 
 std::vector<Dims> Tensors(const StrategyRow& row) {
@@ -62,17 +62,19 @@ std::vector<Dims> Tensors(const StrategyRow& row) {
 
 std::vector<int> BasicTilings(const StrategyRow& row) {
   const bool both = row.elementwise || IsProduct(row);
-  std::vector<int> found;
+  std::vector<int> allowed;
   for (const Dims& dims : Tensors(row)) {
     for (int var : Leading(row, dims, both ? kBasicDimensions : 1)) {
-      if (std::find(found.begin(), found.end(), var) == found.end()) found.push_back(var);
+      if (std::find(allowed.begin(), allowed.end(), var) == allowed.end())
+        allowed.push_back(var);
     }
-    if (!both && !found.empty()) break;
+    if (!both && !allowed.empty()) break;
   }
-  if (found.empty()) return row.splittable;
+  if (allowed.empty()) return row.splittable;
   std::vector<int> ordered;
   for (int var : row.splittable) {
-    if (std::find(found.begin(), found.end(), var) != found.end()) ordered.push_back(var);
+    if (std::find(allowed.begin(), allowed.end(), var) != allowed.end())
+      ordered.push_back(var);
   }
   return ordered;
 }

@@ -1,4 +1,4 @@
-// Counts the bytes that all workers fetch (cost_model.h).
+// The objective "bytes" (cost_model.h): counts the bytes that all workers fetch.
 #ifndef TOFU_PASSES_SEARCH_BYTE_COST_MODEL_H_
 #define TOFU_PASSES_SEARCH_BYTE_COST_MODEL_H_
 

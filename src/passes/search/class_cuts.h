@@ -16,17 +16,17 @@
 
 namespace tofu {
 
-// How every class is cut; kFree where a search decides.
+// The cuts of every class; kFree at steps that a search decides.
 struct ClassCuts {
   std::vector<Cuts> tensors;    // [tensor class]
-  std::vector<Cuts> operators;  // [operator class]; elementwise: like its tensors
+  std::vector<Cuts> operators;  // [operator class]; element-wise: those of its tensors
 };
 
 // Whether the plan cuts the members of every class alike.
 bool CutsAlike(const CoarseGraph& coarse, const Plan& plan);
 
 // The fewest classes whose members the plan cuts alike: those of the search, unless it
-// released some of what they merge.
+// released operators or timesteps that they merge.
 CoarseGraph ClassesOf(const Graph& graph, const StrategyTable& table, const Plan& plan);
 
 ClassCuts ClassCutsOf(const Graph& graph, const CoarseGraph& coarse, const Plan& plan);

@@ -82,7 +82,7 @@ Indices Project(StepSet steps, StepSet some, StepSet zero, const StepParts& part
   return projections.Find(steps, some, zero, parts);
 }
 
-// [0, extent) as the steps with cuts[i] == id divide it.
+// The intervals into which the steps with cuts[i] == id divide [0, extent).
 Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts, const Division& parts) {
   Intervals intervals{0, {0}, {extent}};
   for (size_t i = 0; i < cuts.size(); ++i) {
@@ -101,13 +101,13 @@ Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts, const Division& p
   return intervals;
 }
 
-// What is fetched if `copies` terms are reduced into pieces of the tiles, of which
-// `shared` is there already, and the rest of each tile is gathered.
+// The elements fetched if groups reduce `copies` terms into pieces of the tiles, of which
+// they have `shared` elements already, and gather the other pieces of each tile.
 int64_t ElementsInPieces(int64_t copies, int64_t pieces, int64_t shared, int64_t tiles) {
   return copies * pieces - shared + tiles - pieces;
 }
 
-// The steps whose cut `applies`.
+// The steps for whose cut `applies` holds.
 template <typename Predicate>
 StepSet StepsOf(const Cuts& cuts, Predicate applies) {
   StepSet steps = 0;
@@ -265,7 +265,7 @@ int64_t Sum(const GroupBoxes& a, const GroupBoxes& b, const Shape* most = nullpt
   return sum;
 }
 
-// The least or most of the intervals' lengths in each dimension.
+// The best of the intervals' lengths in each dimension.
 template <typename Better>
 Shape Sides(const GroupBoxes& boxes, Better better) {
   Shape sides;
@@ -300,10 +300,10 @@ GroupBoxes Pieces(const GroupBoxes& tiles, const TileSplits& splits) {
     const int parts = tiles.parts[split.step];
     const Intervals& whole = pieces.dims[split.dim];
     Intervals divided{whole.steps | Bit(split.step), {}, {}};
-    const Indices of_whole = Project(divided.steps, whole.steps, 0, tiles.parts);
+    const Indices undivided = Project(divided.steps, whole.steps, 0, tiles.parts);
     const Indices digits = Project(divided.steps, Bit(split.step), 0, tiles.parts);
     for (size_t g = 0; g < digits->size(); ++g) {
-      const int i = (*of_whole)[g];
+      const int i = (*undivided)[g];
       const Range piece = Piece({whole.begin[i], whole.end[i]}, parts, (*digits)[g]);
       divided.begin.push_back(piece.begin);
       divided.end.push_back(piece.end);
@@ -334,7 +334,7 @@ int64_t SumOverlapWithin(const GroupBoxes& reader, const GroupBoxes& holder, siz
     later |= dim.steps & ~shared;
     dim.steps = (dim.steps & shared) | (dim.steps & ~shared) << own;
   }
-  int64_t alike = 1;  // holders of the same box, by steps that do not tell them apart
+  int64_t alike = 1;  // holders of the same box, which the sum counts one by one
   for (size_t step = 0; step < own; ++step) {
     if (!HasStep(later, step)) alike *= reader.parts[step];
   }
@@ -354,18 +354,18 @@ TileOverlap::TileOverlap(const GroupBoxes& boxes) : boxes_(boxes) {
   std::vector<StepSet> steps;  // of each component
   for (size_t d = 0; d < boxes.dims.size(); ++d) {
     Component joined{{d}, {}};
-    StepSet of_joined = boxes.dims[d].steps & ~boxes.first_only;
-    used |= of_joined;
+    StepSet joined_steps = boxes.dims[d].steps & ~boxes.first_only;
+    used |= joined_steps;
     for (size_t c = components_.size(); c-- > 0;) {
-      if ((steps[c] & of_joined) == 0) continue;
+      if ((steps[c] & joined_steps) == 0) continue;
       const std::vector<size_t>& dims = components_[c].dims;
       joined.dims.insert(joined.dims.end(), dims.begin(), dims.end());
-      of_joined |= steps[c];
+      joined_steps |= steps[c];
       components_.erase(components_.begin() + static_cast<std::ptrdiff_t>(c));
       steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(c));
     }
     components_.push_back(std::move(joined));
-    steps.push_back(of_joined);
+    steps.push_back(joined_steps);
   }
   free_groups_ = static_cast<int64_t>(NumDigits(~used, boxes.parts));
 }

@@ -10,13 +10,13 @@
 // groups own the same tile T of a reduced output, each may also reduce a piece U of it
 // and gather the rest (reduction_tiles.h):
 //   C * |U| - |U intersect P| + |T| - |U|
-// The cheapest way counts, and the generated graph takes it.
+// The cheapest of these counts, and the partitioned graph takes it.
 // If some step leaves an operator of random numbers whole, only digit 0 of that
 // step computes it; the others need and produce nothing.
 //
 // Costs telescope: the cost of step L is Elements(first L steps) -
 // Elements(first L - 1 steps), so they add up to what the workers of the
-// generated graph fetch.
+// partitioned graph fetch.
 //
 // Factorisation. An interval of dimension d depends on the digits of few steps
 // only: those that cut d, or a variable that accesses d; call them S_d.
@@ -95,21 +95,21 @@ GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts, const Division& parts
 // Sum of |box intersect box| over all groups.
 int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b);
 
-// The same, of each dimension no more than `most`.
+// The same, where boxes share at most `most` of each dimension.
 int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b, const Shape& most);
 
-// Sum of |box of `reader` intersect box of `holder`| over all workers `reader`, and of
-// each group of the first `steps` steps all `holder`s whose boxes may differ. With
-// `most` in no dimension more than that.
+// Sum of |box of `reader` intersect box of `holder`| over all workers, each with all
+// holders of its group of the first `steps` steps whose boxes may differ. With `most`,
+// boxes share at most that much of each dimension.
 int64_t SumOverlapWithin(const GroupBoxes& reader, const GroupBoxes& holder, size_t steps,
                          const Shape* most = nullptr);
 
-// The longest interval of each dimension, and the shortest.
+// The length of the longest interval of each dimension, and of the shortest.
 Shape LongestSides(const GroupBoxes& boxes);
 Shape ShortestSides(const GroupBoxes& boxes);
 
-// The most that the groups' boxes can share with tiles, wherever on their grid the tiles
-// lie. Remembers what it has summed; `boxes` must outlive it.
+// Bounds the elements that the groups' boxes can share with tiles, wherever on their grid
+// the tiles lie. Keeps its sums; `boxes` must outlive it.
 class TileOverlap {
  public:
   explicit TileOverlap(const GroupBoxes& boxes);
@@ -117,7 +117,7 @@ class TileOverlap {
   int64_t Most(const TileGrid& tiles);
 
  private:
-  // Dimensions that share steps, and the sums known: by the grid's sides there.
+  // Dimensions that share steps, and the sums counted so far, by the grid's sides there.
   struct Component {
     std::vector<size_t> dims;
     std::vector<std::pair<std::vector<GridSide>, int64_t>> known;
@@ -130,17 +130,17 @@ class TileOverlap {
   std::vector<Component> components_;
 };
 
-// How what groups have produced of a reduced output becomes its tiles.
+// A way to bring what groups have produced of an output to its tiles.
 struct OutputWay {
   int64_t elements = 0;  // fetched, over all groups
-  TileSplits splits;     // into the pieces that groups reduce; none: whole tiles
+  TileSplits splits;  // divide tiles into pieces that groups reduce; empty: whole tiles
 };
 
-// The groups' pieces of their tiles, which the splits' steps do not cut.
+// The groups' pieces of their tiles; the steps of `splits` must not cut the tiles.
 GroupBoxes Pieces(const GroupBoxes& tiles, const TileSplits& splits);
 
-// What the groups need and produce when a node's operator is split by `cuts`. With
-// `steps`, each worker's are those of its whole group of the first so many steps.
+// The regions that groups need and produce when a node's operator is split by `cuts`.
+// With `steps`, a worker has the regions of its whole group of the first `steps` steps.
 class OperatorRegions {
  public:
   OperatorRegions(const Graph& graph, const StrategyTable& table, int node,
@@ -150,27 +150,30 @@ class OperatorRegions {
   // Elements fetched, over all groups, when the tensor has these tiles.
   int64_t InputElements(int slot, const GroupBoxes& tiles) const;
   int64_t OutputElements(int index, const GroupBoxes& tiles) const;
-  // The way that fetches so many; of equal ones the first, as plan_output.h takes it.
+  // The way that fetches OutputElements(); the first of equal ones, as in plan_output.h.
   OutputWay CheapestWay(int index, const GroupBoxes& tiles) const;
 
-  // What is needed of an input, or produced of an output.
+  // The boxes needed of an input, or produced of an output.
   const GroupBoxes& Boxes(bool is_output, int index) const {
     return is_output ? outputs_[index].boxes : inputs_[index].boxes;
   }
-  // The copies of an output that a group of the first `steps` steps has produced.
+  // The number of terms of an output that a group of the first `steps` steps has
+  // produced.
   int64_t LaterCopies(int index) const { return outputs_[index].later_copies; }
   // The steps whose parts are reduced into an output.
   StepSet Reduces(int index) const { return outputs_[index].reduces; }
-  // The elements fetched if so many are shared.
+  // The elements fetched of an input of which workers already own `shared`.
   int64_t InputElementsSharing(int slot, int64_t shared) const {
     return inputs_[slot].boxes.volume - shared;
   }
-  // The least that tiles on a grid leave possible, `volume` in all, that the steps in
-  // `whole` do not cut; `shared` of them if nothing is reduced in pieces.
+  // Bounds the elements fetched for tiles of `volume` elements in all, wherever on their
+  // grid they lie. The steps in `whole` do not cut them; workers have produced at most
+  // `shared` of their elements.
   int64_t LeastOutputElements(int index, const TileGrid& tiles, int64_t volume,
                               StepSet whole, int64_t shared, TileOverlap* overlap) const;
-  // No way to reduce such tiles fetches less, whatever workers add up first: the copies
-  // of an element meet in one worker, and each other owner fetches it at least once.
+  // Bounds the elements fetched for such tiles if workers may add up terms on the way:
+  // the terms of an element meet in one worker, and each other owner fetches it at least
+  // once.
   int64_t LeastSumElements(int index, int64_t volume, StepSet whole) const;
 
  private:
@@ -181,11 +184,11 @@ class OperatorRegions {
     StepSet reduces = 0;       // the steps that make them
   };
 
-  // How groups that own the same tile can share its reduction, whose smallest tile is
-  // given.
+  // The ways in which groups that own the same tile can share its reduction. `tile`: the
+  // smallest one.
   std::vector<TileSplits> Tilings(int index, const Shape& tile, StepSet whole) const;
-  // The pieces of all tiles. Where the order of the steps decides how splits of different
-  // parts are nested, only the pieces' sizes are known.
+  // The grid of all tiles' pieces; only their sizes where splits of one dimension differ
+  // in parts, as their nesting depends on the order of steps.
   TileGrid PieceGrid(int index, TileGrid tiles, const TileSplits& splits) const;
   Slot MakeInput(const Graph& graph, const StrategyRow* row, int node, int slot,
                  const Cuts& cuts) const;

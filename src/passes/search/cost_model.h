@@ -1,9 +1,9 @@
 // Defines what a search minimises. Nothing else tells objectives apart.
 //
-// The cost of a plan is a sum over its operators: of each operator by itself, and of each
-// slot, a tensor that it reads or produces. A model counts both, and a bound of a slot
-// where only patterns are chosen (patterns.h). The search compares sums and nothing else,
-// so another objective is another class here (docs/architecture.md).
+// The cost of a plan is a sum over its operators: a cost of each operator by itself, and
+// one of each slot, a tensor that it reads or produces. A model counts both, and bounds a
+// slot's cost where only patterns are chosen (patterns.h). The search compares sums and
+// nothing else, so another objective is another class here (docs/architecture.md).
 //
 // Input:      the classes of a graph and the parts of all steps, fixed for one model.
 // Output:     integer costs, in `unit()`; sums of them stay below 2^62.
@@ -57,16 +57,17 @@ class CostModel {
   virtual const char* name() const = 0;
   virtual const char* unit() const = 0;  // "bytes", "ns"
 
-  // Whether operators also cost something by themselves, less the more they are split.
-  // Where they do not, no step can save costs of an earlier one, whole operators would
-  // seem free, and element-wise operators whose tensors are cut alike cost nothing.
+  // Whether operators also cost something by themselves, less the more they are split. If
+  // they do not, no step can save costs of an earlier one, whole operators would seem
+  // free, and element-wise operators whose tensors are cut alike cost nothing.
   virtual bool CountsOperators() const { return false; }
-  // Whether slots of equal operators may differ in cost because of this.
+  // Whether computation may hide fetches of the slot: then slots of equal operators may
+  // differ in cost.
   virtual bool MayOverlap(const OpSlot&) const { return false; }
-  // Whether the terms of a sum may meet in some workers first.
+  // Whether workers may add up some terms of a sum on the way to its tiles (routes.h).
   virtual bool HasRoutes() const { return false; }
 
-  // Input of SlotCost() besides the boxes of all steps; by default nothing.
+  // Inputs of SlotCost() besides the boxes after all steps; empty by default.
   virtual GroupTiles TilesByStep(const Shape&, const Cuts&) const { return {}; }
   virtual TimedSplit SplitByStep(int /*node*/, const Cuts&) const { return {}; }
   virtual TimedSplit SplitOfPattern(int /*node*/, const OperatorRegions&,
@@ -78,11 +79,10 @@ class CostModel {
   virtual int64_t OperatorCost(const TimedSplit&) const { return 0; }
   virtual int64_t SlotCost(int node, const OpSlot& slot, const CutOperator& split,
                            const CutTensor& tensor) const = 0;
-  // A bound of the slot's cost where at least so many bytes are fetched.
+  // Bounds the cost of a slot for which workers fetch at least `least_bytes`.
   virtual int64_t LeastSlotCost(const OpSlot& slot, int64_t least_bytes,
                                 const TimedSplit& split) const = 0;
-  // The cost of an element-wise class, all of whose tensors have these cuts or this
-  // pattern.
+  // The cost of an element-wise class whose tensors all have these cuts, or this pattern.
   virtual int64_t ElementwiseCost(int op_class, const Cuts& tensor_cuts,
                                   bool is_pattern) const = 0;
 

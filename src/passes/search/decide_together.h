@@ -1,10 +1,10 @@
 // Decides all steps at once, exactly or greedily.
 //
-// Input:      a problem without a solution; its method says how.
+// Input:      a problem without a solution, whose method is kJoint or kGreedy.
 // Output:     the solution.
 // Errors:     UserError(kPlan) if the problem is too large.
-// Position:   the only one of the improvers (recursive_search.h) for modes that restrict
-//             the plan so far that no step has to be decided for itself.
+// Position:   instead of the improvers (recursive_search.h), for modes that restrict
+//             plans so much that all steps can be decided at once.
 // Complexity: one search of step_search.h.
 #ifndef TOFU_PASSES_SEARCH_DECIDE_TOGETHER_H_
 #define TOFU_PASSES_SEARCH_DECIDE_TOGETHER_H_

@@ -1,4 +1,4 @@
-// The result of each pass, as text for people (TOFU_LOG=dump:DIR).
+// Writes the result of each pass as text for people (TOFU_LOG=dump:DIR).
 #ifndef TOFU_PASSES_SEARCH_DUMP_H_
 #define TOFU_PASSES_SEARCH_DUMP_H_
 

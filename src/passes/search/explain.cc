@@ -56,7 +56,7 @@ class Explainer {
            1;
   }
 
-  // --- A tensor.
+  // --- The explanation of a tensor.
 
   OrderedJson TensorJson(int entry) {
     const int tensor = coarse_.tensor_class[entry];
@@ -120,9 +120,10 @@ class Explainer {
     given[step] = kFree;
     bool complete = true;
     int64_t least = std::numeric_limits<int64_t>::max();
-    for (const Cuts& alternative : OperatorAlternatives(
-             graph_, table_, coarse_.operators[p].nodes[0], given, plan_.parts, {},
-             std::numeric_limits<size_t>::max(), &complete)) {
+    const int node = coarse_.operators[p].nodes[0];
+    for (const Cuts& alternative :
+         OperatorAlternatives(VariablesOf(graph_, table_, node, {}), given, plan_.parts,
+                              {}, std::numeric_limits<size_t>::max(), &complete)) {
       cuts->operators[p] = alternative;
       least = std::min(least, ClassBytes(graph_, table_, coarse_, *cuts, p,
                                          plan_.parts.size(), plan_.division()));
@@ -131,8 +132,8 @@ class Explainer {
     return least;
   }
 
-  // The plan's bytes if everything else chooses this step again: searches know equal
-  // shares only, but what they find is counted by the plan's.
+  // The plan's bytes if everything else chooses this step again. The search knows equal
+  // shares only; its result is counted with the plan's shares.
   int64_t SearchedBytes(int tensor, const Cuts& cuts, size_t step) {
     ClassCuts given = cuts_;
     for (Cuts& other : given.tensors) other[step] = kFree;
@@ -148,7 +149,7 @@ class Explainer {
     return CountPlanBytes(graph_, table_, coarse_, found.cuts, plan_.division());
   }
 
-  // --- An operator.
+  // --- The explanation of an operator.
 
   OrderedJson OperatorJson(int node) const {
     const StrategyRow* row = table_.row(node);
@@ -215,7 +216,7 @@ class Explainer {
             {"outputs", std::move(outputs)}};
   }
 
-  // How the parts of an output that is split along `var` combine.
+  // Names the operation that combines the parts of an output that is split along `var`.
   static const char* Combine(const StrategyRow* row, int index, int var) {
     if (var == kReplicated || index >= static_cast<int>(row->outputs.size())) {
       return "whole";

@@ -1,5 +1,5 @@
-// Explains why a plan cuts a tensor, or splits an operator, as it does: what every
-// other choice would have cost (docs/formats.md, "Explanation").
+// Explains why a plan cuts a tensor, or splits an operator, as it does: counts the cost
+// of every other choice (docs/formats.md, "Explanation").
 //
 // Input:      a graph, its table, a plan for it, and the name of a node, or
 //             "NODE[1]" for another output of it.

@@ -52,15 +52,15 @@ Plan GiveShares(const Graph& graph, const StrategyTable& table, Plan plan,
   plan.routes.clear();
   plan.output_routes.clear();
   if (model != nullptr) {
-    Prediction found = PredictTime(graph, table, plan, *model);
-    found.time.lower_bound_ns = plan.objective ? 0 : -1;
+    Prediction prediction = PredictTime(graph, table, plan, *model);
+    prediction.time.lower_bound_ns = plan.objective ? 0 : -1;
     if (plan.objective) {
-      plan.objective->cost = found.time.step_ns;
+      plan.objective->cost = prediction.time.step_ns;
       plan.objective->lower_bound = 0;
     }
-    plan.predicted = std::move(found.time);
-    plan.routes = std::move(found.routes);
-    plan.output_routes = std::move(found.output_routes);
+    plan.predicted = std::move(prediction.time);
+    plan.routes = std::move(prediction.routes);
+    plan.output_routes = std::move(prediction.output_routes);
   } else {
     plan.objective.reset();
   }

@@ -1,10 +1,11 @@
-// Cuts a plan's tensors and operators where they are cut, but into other shares: for
-// devices of unlike speed or memory, or for bounds on multiples (docs/design/0021).
+// Gives a plan's cuts other shares: for devices of unlike speed or memory, or for bounds
+// on multiples (docs/design/0021).
 //
 // Input:      a plan, and the shares of its steps' parts.
 // Output:     the plan with these shares. Bytes are counted anew; with a model also the
 //             predicted time, the routes and, if time was the objective, the cost.
-//             Without one, routes go. Bounds and proofs were of equal tiles, so they go.
+//             Without a model, the plan loses its routes. It loses bounds and proofs,
+//             which hold for equal tiles.
 // Errors:     UserError(kPlan) for shares that do not fit the plan's steps.
 // Position:   after a search.
 // Complexity: a count of all operators (plan_bytes.h, predict.h).
@@ -18,7 +19,7 @@
 
 namespace tofu {
 
-// `model`: null for none.
+// `model`: null predicts no time.
 Plan GiveShares(const Graph& graph, const StrategyTable& table, Plan plan,
                 TileShares shares, const TimeModel* model);
 

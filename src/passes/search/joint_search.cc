@@ -9,25 +9,27 @@
 namespace tofu {
 namespace {
 
-// The problem of all orders is solved if it has at most this many alternatives per class
-// and cells to fill (each a few hundred nanoseconds); then in so many nodes.
+// Limits of the problem of all orders: alternatives per class, cells to fill (a few
+// hundred nanoseconds each), and nodes to branch into.
 constexpr size_t kMaxAlternatives = 512;
 constexpr int64_t kMaxCells = int64_t{1} << 20;
 constexpr int64_t kMaxNodes = 16;
-// Profiles per class, nodes of their problem, and rounds to find those still wanted.
+// Limits of profiles: their number per class, the nodes of their problem, and the rounds
+// to find those that a cheaper plan may have.
 constexpr size_t kMaxProfiles = 1 << 12;
 constexpr int64_t kProfileNodes = 4;
 constexpr int kMaskRounds = 48;
 // Rounds in which profiles are told apart, and the most steps that may trade places.
 constexpr int kMaxRefinements = 40;
 constexpr int kMaxTradingSteps = 3;
-// Additions for one elimination where few rounds are left, or fewer do not do.
+// Additions of one elimination if few rounds are left, or the solver's default is too
+// low.
 constexpr double kKnownWork = 4e8;
-// What branching may take where no elimination does, of all rounds together, in rounds
-// of the solver's ascent times cells: a third of a second.
+// Limit of branching where no elimination suffices, over all rounds, in rounds of the
+// solver's ascent times cells: a third of a second.
 constexpr double kRefineWork = 2e8;
-constexpr int64_t kRefineNodes = 1;  // in a round
-// The gap above which that is hopeless: too many profiles would be left.
+constexpr int64_t kRefineNodes = 1;  // per round
+// The relative gap above which the restriction would leave too many profiles.
 constexpr double kMaxRestrictedGap = 0.005;
 
 SearchOptions SearchByBranch(Deadline deadline, int64_t nodes) {
@@ -84,8 +86,8 @@ class JointSearch {
     chosen_ = found.cuts;
   }
 
-  // Tells the cuts of the profiles apart that the bound's optimum chose, and solves
-  // again, until it is a plan.
+  // Replaces the profiles that the bound's optimum chose by their cuts, and solves again,
+  // until the optimum is a plan.
   void Refine() {
     if (chosen_.tensors.empty() || MostTrading(searcher_->parts()) > kMaxTradingSteps) {
       return;
@@ -106,7 +108,7 @@ class JointSearch {
       if (!is_new && (round > 0 || options_.known == nullptr)) return;
       result_.known = searcher_->KnownOf(exact);
       SearchResult found = SearchHarder(&options);
-      // Nothing that costs less is left, or the problem is too large.
+      // The search may have looked only for choices that cost less than the best plan.
       result_.lower_bound =
           std::max(result_.lower_bound, std::min(found.lower_bound, Best()));
       if (found.status == EliminateStatus::kTooBig) return;
@@ -119,7 +121,8 @@ class JointSearch {
     }
   }
 
-  // By a larger elimination once a smaller one does not do, and then by branching.
+  // Searches by elimination; if that is too large, by a larger one, and then by
+  // branching.
   SearchResult SearchHarder(SearchOptions* options) {
     if (options->max_nodes > 0) options->top = Best();
     SearchResult found = searcher_->Search(given_, *options);
@@ -134,7 +137,7 @@ class JointSearch {
     return SearchHarder(options);
   }
 
-  // False if the problem is too large.
+  // Returns false if the problem is too large.
   bool SolveOrders(const ClassProfiles* profiles) {
     SearchOptions options = SearchByBranch(options_.deadline, kMaxNodes);
     options.profiles = profiles;
@@ -142,7 +145,7 @@ class JointSearch {
     options.max_cells = options_.is_quick ? options_.quick_cells : kMaxCells;
     SearchResult found = searcher_->Search(given_, options);
     if (found.status == EliminateStatus::kTooBig) return false;
-    // Plans with other profiles cost no less than the best one.
+    // A plan with a profile that is left out costs no less than the best one.
     const int64_t bound =
         profiles == nullptr ? found.lower_bound : std::min(found.lower_bound, Best());
     result_.lower_bound = std::max(result_.lower_bound, bound);
@@ -151,15 +154,15 @@ class JointSearch {
   }
 
   void SolveRestricted() {
-    const ClassProfiles wanted = searcher_->WantedProfiles(
+    const ClassProfiles cheaper = searcher_->WantedProfiles(
         given_, ProfileSearch(options_.deadline), Best(), kMaskRounds);
-    const bool none =
-        std::any_of(wanted.tensors.begin(), wanted.tensors.end(),
+    const bool is_impossible =
+        std::any_of(cheaper.tensors.begin(), cheaper.tensors.end(),
                     [](const std::vector<Cuts>& profiles) { return profiles.empty(); });
-    if (none) {
+    if (is_impossible) {
       result_.lower_bound = Best();  // no plan costs less
-    } else if (!wanted.tensors.empty()) {
-      SolveOrders(&wanted);
+    } else if (!cheaper.tensors.empty()) {
+      SolveOrders(&cheaper);
     }
   }
 

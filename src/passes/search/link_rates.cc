@@ -6,7 +6,7 @@
 namespace tofu {
 namespace {
 
-// The most bytes per second of a copy alone.
+// The highest rate of a copy that has the link to itself.
 double MostPerSecond(const LinkLevel& link) {
   double most = 0;
   for (const RateTable::Point& point : link.bytes_per_s.points()) {
@@ -19,8 +19,8 @@ double Limited(double rate, double share) {
   return share > 0 ? std::min(rate, share) : rate;
 }
 
-// [level]: what a device has of ports and groups if all workers read at a time, each from
-// another part of the group; 0: all.
+// [level]: the device's share of ports and groups, in bytes per second, if all workers
+// read at once, each from another part of the group; 0: no limit.
 std::vector<double> SharesOfLinks(const Machine& machine, int number, int workers) {
   std::vector<double> shares;
   int below = 1;

@@ -1,5 +1,5 @@
-// How fast copies between workers are while all workers read. On a mixed machine they
-// take as long as over the slowest devices' links.
+// Rates of copies between workers while all workers read. On a mixed machine, all copies
+// take as long as those over the slowest device's links.
 //
 // Errors:     none.
 // Position:   used by time_cost.h.
@@ -15,20 +15,21 @@ namespace tofu {
 
 class LinkRates {
  public:
-  // Of the machine's first devices, one for each worker. The machine must outlive it.
+  // Worker i runs on the machine's device i. The machine must outlive the rates.
   LinkRates(const Machine& machine, int workers);
 
-  // A device of each kind that workers are on.
+  // One device of each kind that workers run on.
   const std::vector<int>& kinds() const { return kinds_; }
-  // Bytes per second that no copy over a level exceeds.
+  // The bytes per second that no copy over a level exceeds.
   double Most(int level) const;
-  // Of so many copies of `bytes` each, one after the other.
+  // The time of `copies` copies of `bytes` each, one after the other.
   double Seconds(int level, double bytes, double copies) const;
 
  private:
   const Machine& machine_;
   std::vector<int> kinds_;
-  // [kind of devices][level]: what a worker has of ports and groups; 0: all
+  // [kind of devices][level]: a worker's share of ports and groups in bytes per second;
+  // 0: no limit.
   std::vector<std::vector<double>> share_;
 };
 

@@ -10,7 +10,7 @@ namespace tofu {
 namespace {
 
 // Numbers every dimension of a tensor class and every variable of an operator class, and
-// merges what is one.
+// merges those that are the same logical dimension.
 class Finder {
  public:
   Finder(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse)
@@ -18,28 +18,28 @@ class Finder {
 
   LogicalDimensions Run() {
     for (size_t p = 0; p < coarse_.operators.size(); ++p) Tie(p);
-    LogicalDimensions found;
+    LogicalDimensions dimensions;
     std::vector<int> numbers(static_cast<size_t>(size_), -1);
     const auto number = [&](int item) {
       int& known = numbers[sets_.Find(item)];
-      if (known < 0) known = found.count++;
+      if (known < 0) known = dimensions.count++;
       return known;
     };
     for (size_t c = 0; c < coarse_.tensors.size(); ++c) {
-      std::vector<int>& dims = found.tensors.emplace_back();
+      std::vector<int>& dims = dimensions.tensors.emplace_back();
       for (size_t d = 0; d < coarse_.tensors[c].shape.size(); ++d) {
         dims.push_back(number(first_dim_[c] + static_cast<int>(d)));
       }
     }
     for (size_t p = 0; p < coarse_.operators.size(); ++p) {
       const StrategyRow* row = RowOf(p);
-      std::vector<int>& vars = found.operators.emplace_back();
+      std::vector<int>& vars = dimensions.operators.emplace_back();
       if (row == nullptr) continue;
       vars.assign(row->vars.size(), -1);
       if (MayMixReductions(*row)) continue;
       for (int var : row->splittable) vars[var] = number(first_var_[p] + var);
     }
-    return found;
+    return dimensions;
   }
 
  private:

@@ -1,6 +1,6 @@
 // Finds the logical dimensions of a graph, as Mesh-TensorFlow names them: the batch, the
-// vocabulary, the channels between two layers. Dimensions of tensors are one if an
-// operator indexes both by the same variable.
+// vocabulary, the channels between two layers. Two dimensions of tensors are the same one
+// if an operator indexes both by the same variable.
 //
 // Rule:       a variable that leads the index of a dimension (batch_dimension.h) ties it
 //             to every other dimension that it leads in the operator's tensors.

@@ -21,7 +21,7 @@ Plan SearchClasses(const PlanRequest& request, const CoarseGraph& merged,
                            OptionsOf(request, merged, nullptr, may_be_whole));
 }
 
-// The plans with merged classes that no other beats in cost and in the memory of tiles.
+// The plans of merged classes that no other plan beats in both cost and memory of tiles.
 PlanFrontier Trade(const PlanRequest& request, const CoarseGraph& merged,
                    std::vector<Plan> plans, int max_searches) {
   const bool same_parts = plans[0].parts == plans[1].parts;
@@ -50,10 +50,11 @@ PlanFrontier Trade(const PlanRequest& request, const CoarseGraph& merged,
   explore.max_searches = max_searches;
   explore.deadline = DeadlineOf(request);
   if (explore.least < known[0].used) known.push_back(search(explore.least, known[0]));
-  const LimitFrontier found = ExploreLimits(point(plans[0], 0), known, explore, search);
+  const LimitFrontier trade_off =
+      ExploreLimits(point(plans[0], 0), known, explore, search);
   PlanFrontier frontier;
-  frontier.is_complete = found.is_complete;
-  for (const LimitPoint& each : found.points) {
+  frontier.is_complete = trade_off.is_complete;
+  for (const LimitPoint& each : trade_off.points) {
     frontier.plans.push_back(Finish(request, plans[each.id]));
     frontier.tile_bytes.push_back(each.used);
   }

@@ -2,7 +2,7 @@
 //
 // Input:      a graph, its table and options of mode "tofu" without a limit. Tensors may
 //             stay whole whatever the options say.
-// Output:     the plans that no other one found beats in both.
+// Output:     the plans that no other plan found beats in both.
 // Errors:     UserError(kPlan) for invalid options.
 // Position:   next to make_plan.h, with the same first stages.
 // Complexity: that of fit_limit.h for each of at most `max_searches` limits
@@ -17,11 +17,11 @@
 
 namespace tofu {
 
-// The plans that no other one found beats in both cost and memory, by ascending memory.
+// The plans that no other plan found beats in both cost and memory, by ascending memory.
 struct PlanFrontier {
   std::vector<Plan> plans;
-  std::vector<int64_t> tile_bytes;  // [plan]: the most that a worker's tiles take
-  // Whether they are all there are, each with the proven least cost. If not, a plan that
+  std::vector<int64_t> tile_bytes;  // [plan]: the peak of a worker's tiles
+  // Whether no plan is missing, and each has the proven least cost. If not, a plan that
   // takes at most tile_bytes[i] costs at least plans[i].lower_bound().
   bool is_complete = false;
 };

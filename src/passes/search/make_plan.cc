@@ -20,8 +20,7 @@ void TellClasses(const PlanRequest& request, const CoarseGraph& coarse) {
   if (request.on_pass) request.on_pass("coalesce", DumpClasses(request.graph, coarse));
 }
 
-// The plan of these parts in this order. Where it is quick, it only tells how cheap a
-// plan may be.
+// The plan of these parts in this order. A quick search finds only a cost to compare.
 Plan FindInOrder(const PlanRequest& request, const CoarseGraph& merged, bool may_be_whole,
                  const std::vector<int>& parts, bool is_quick) {
   KnownProfiles known;
@@ -36,8 +35,9 @@ Plan FindInOrder(const PlanRequest& request, const CoarseGraph& merged, bool may
   return ReleaseElementwise(request, merged, may_be_whole, std::move(plan), &known);
 }
 
-// The cheapest plan of any order of the parts: which one that is depends on what is
-// released. Others than the request's are searched in full only where that may pay.
+// The cheapest plan of any order of the parts. Orders other than the request's are
+// searched in full only if a quick search of theirs finds a cheaper plan: which order is
+// the cheapest may change with releases.
 Plan FindInOrders(const PlanRequest& request, const CoarseGraph& merged,
                   bool may_be_whole) {
   const RecursiveOptions options = OptionsOf(request, merged, nullptr, may_be_whole);
@@ -62,8 +62,8 @@ Plan FindInOrders(const PlanRequest& request, const CoarseGraph& merged,
   return best;
 }
 
-// The stages that find a plan where tensors may stay whole, or may not. Within a memory
-// limit the plan may need more, which `peak` tells.
+// Runs the stages that find a plan in which tensors may stay whole, or may not. `peak`
+// tells the memory of its tiles, which may exceed the request's limit.
 Plan FindPlan(const PlanRequest& request, bool may_be_whole, int64_t* peak) {
   if (!request.options.coarsen) {
     const CoarseGraph coarse = UnmergedClasses(request, may_be_whole);
@@ -81,7 +81,7 @@ Plan FindPlan(const PlanRequest& request, bool may_be_whole, int64_t* peak) {
   return FindInOrders(request, merged, may_be_whole);
 }
 
-// The plan without whole tensors; nothing if none fits the limit.
+// The plan without whole tensors; empty if none fits the limit.
 std::optional<Plan> FindCut(const PlanRequest& request, const Plan& best) {
   const PassCallback no_pass;
   ProgressCallback on_progress;
@@ -100,8 +100,8 @@ std::optional<Plan> FindCut(const PlanRequest& request, const Plan& best) {
   return plan;
 }
 
-// Whether the bound of a plan with whole tensors also bounds those without: the stages
-// after the first search release nothing, and there is one order of the parts.
+// Whether the plan's proof also covers plans without whole tensors: there is one order of
+// the parts, and the stages after the first search release nothing.
 bool IsProvenForAll(const PlanRequest& request, const Plan& plan) {
   if (plan.cost() == 0) return true;
   if (plan.status != PlanStatus::kOptimal || plan.parts.empty()) return false;
@@ -134,7 +134,7 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
     const std::optional<Plan> cut = FindCut(request, plan);
     if (cut && peak > options.memory_limit_bytes) {
       plan = *cut;
-      plan.status = PlanStatus::kFeasible;  // of those with whole tensors
+      plan.status = PlanStatus::kFeasible;  // plans with whole tensors may cost less
       plan.SetLowerBound(0);
       peak = options.memory_limit_bytes;
     }

@@ -1,13 +1,13 @@
-// From a training graph to its plan: the paper's sections 5.1 and 5.2 as a
-// sequence of passes.
+// Turns a training graph into its plan: the paper's sections 5.1 and 5.2 as a sequence
+// of passes.
 //
 // Stages, each of which takes a plan and returns one that costs no more:
 //   1. recursive_search     the plan of the merged classes (coalesce.h); within a memory
 //                           limit: fit_limit, and nothing after it
-//   2. release_timesteps    decides again what was merged of unrolled networks
-//   3. release_elementwise  decides again those element-wise operators for which it pays
-//   4. allow_whole          where tensors may stay whole: no dearer than where they may
-//   not
+//   2. release_timesteps    decides merged timesteps of unrolled networks one by one
+//   3. release_elementwise  decides again the element-wise operators for which that pays
+//   4. allow_whole          if tensors may stay whole: searches from the plan in which
+//                           none may
 //
 // Errors: UserError(kPlan) for invalid options, and for a memory limit in which no plan
 //         was found.

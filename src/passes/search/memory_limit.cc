@@ -11,7 +11,8 @@
 namespace tofu {
 namespace {
 
-// The input that an element-wise operator of one output overwrites; -1: none.
+// The input that a node overwrites, if it is an element-wise operator of one output; else
+// -1.
 int Overwritten(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
                 const TensorLives& lives, int node) {
   const StrategyRow* row = table.row(node);
@@ -34,7 +35,7 @@ int Overwritten(const Graph& graph, const StrategyTable& table, const CoarseGrap
 
 constexpr size_t kMaxPatterns = size_t{1} << 14;
 
-// Elements of the largest tile.
+// The elements of the largest tile.
 int64_t LargestTile(Shape shape, const Cuts& cuts, const std::vector<int>& parts) {
   for (size_t step = 0; step < cuts.size(); ++step) {
     if (cuts[step] == kReplicated) continue;
@@ -44,7 +45,8 @@ int64_t LargestTile(Shape shape, const Cuts& cuts, const std::vector<int>& parts
   return NumElements(shape);
 }
 
-// The same, of the cuts that make it smallest; 0 if there are too many to try.
+// The elements of the largest tile under the cuts that make it smallest; 0 if there are
+// too many cuts to try.
 int64_t SmallestTile(const Shape& shape, const std::vector<int>& parts,
                      const Restrictions& restrictions) {
   bool complete = true;
@@ -102,24 +104,24 @@ int64_t MemoryLimit::Peak(const std::function<int64_t(const Life&)>& tile) const
 
 MemoryLimit LimitMemory(const Graph& graph, const StrategyTable& table,
                         const CoarseGraph& coarse, int64_t limit_bytes) {
-  const TensorLives found = FindTensorLives(graph);
-  const auto count = static_cast<int64_t>(found.order.size());
+  const TensorLives lives = FindTensorLives(graph);
+  const auto count = static_cast<int64_t>(lives.order.size());
   std::vector<int64_t> begin(static_cast<size_t>(graph.num_entries()), 0);
   std::vector<int64_t> end(begin.size(), count);
   for (int64_t moment = 0; moment < count; ++moment) {
-    const int node = found.order[static_cast<size_t>(moment)];
+    const int node = lives.order[static_cast<size_t>(moment)];
     if (graph.nodes[node].is_variable()) continue;
     for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
       const int entry = graph.entry_id({node, i});
-      if (found.keep[entry] == Keep::kUntilRead) begin[entry] = moment;
+      if (lives.keep[entry] == Keep::kUntilRead) begin[entry] = moment;
     }
-    for (int entry : found.dying[node]) end[entry] = moment + 1;
-    const int overwritten = Overwritten(graph, table, coarse, found, node);
+    for (int entry : lives.dying[node]) end[entry] = moment + 1;
+    const int overwritten = Overwritten(graph, table, coarse, lives, node);
     if (overwritten >= 0) end[overwritten] = moment;
   }
   std::map<std::tuple<int, int64_t, int64_t>, int64_t> bytes;
   for (int entry = 0; entry < graph.num_entries(); ++entry) {
-    if (found.keep[entry] == Keep::kInPlace) continue;
+    if (lives.keep[entry] == Keep::kInPlace) continue;
     bytes[{coarse.tensor_class[entry], begin[entry], end[entry]}] +=
         NumElements(graph.shapes[entry]) * DtypeBytes(graph.dtypes[entry]);
   }

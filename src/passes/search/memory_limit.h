@@ -1,8 +1,8 @@
-// The memory of the tiles that a worker holds, for searches within a limit.
+// Counts the memory of the tiles that a worker holds, for searches within a limit.
 //
-// Tiles are alive as tensor_lives.h says; an element-wise operator overwrites an input
-// that dies there. What operators fetch is not counted: it depends on two decisions at
-// once. So a limit is meant for tiles; callers who know what a plan really needs lower it
+// Tiles live as long as tensor_lives.h says; an element-wise operator overwrites an input
+// that dies there. Fetched regions are not counted, because each depends on two
+// decisions. So a limit holds for tiles; callers who know a plan's true peak lower it
 // (python/tofu/planner/limits.py).
 //
 // Input:      a training graph, its table and classes.
@@ -31,18 +31,18 @@ struct MemoryLimit {
     int tensor_class = 0;
     int64_t begin = 0;
     int64_t end = 0;
-    int64_t bytes = 0;  // whole
-    Shape shape;        // of each
+    int64_t bytes = 0;  // of the whole tensors
+    Shape shape;        // of each tensor
   };
 
   std::vector<Life> lives;
   int64_t limit_bytes = 0;
 
-  // No tiles take less: each class for itself is cut as finely as it can be.
+  // A bound of the peak of all plans: cuts each class as finely as possible.
   int64_t LeastBytes(const std::vector<int>& parts,
                      const Restrictions& restrictions) const;
 
-  // The most that a worker holds at any moment.
+  // The bytes that a worker's tiles take at their peak.
   int64_t PeakBytes(const std::vector<Cuts>& tensor_cuts,
                     const std::vector<int>& parts) const;
 
@@ -50,8 +50,8 @@ struct MemoryLimit {
   int64_t Peak(const std::function<int64_t(const Life&)>& tile) const;
 };
 
-// The largest tiles of the tensors after the steps that `cuts` has; steps to come are
-// supposed to cut them.
+// The bytes of the largest tiles after the steps that `cuts` decides, supposing that
+// every later step cuts the tensors.
 int64_t TileBytes(const MemoryLimit::Life& life, const Cuts& cuts,
                   const std::vector<int>& parts);
 

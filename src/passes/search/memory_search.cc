@@ -9,7 +9,8 @@ namespace tofu {
 namespace {
 
 constexpr size_t kMaxSweeps = 4;
-// Steps that are decided together first; more are only where that is a small problem.
+// Plans of more steps are decided together after the sweeps, and only if that is a small
+// problem.
 constexpr size_t kMaxJointSteps = 2;
 constexpr size_t kMaxAlternatives = 128;
 constexpr int64_t kMaxCells = int64_t{1} << 20;

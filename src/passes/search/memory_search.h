@@ -1,12 +1,12 @@
 // Searches the plan with the least cost whose tiles stay within a memory limit.
 //
-// Every step is decided again, given the others, within the limit, until nothing
-// improves. Where that is a small problem, all steps are also decided together, which is
-// exact: up to two steps first, more of them only to find what the sweeps miss.
+// Decides every step again, given the others, within the limit, until nothing improves.
+// If the problem of all steps is small, also solves it, which is exact: before the sweeps
+// for at most two steps, else after them, to find plans that they miss.
 //
 // Input:      a problem with a limit; a solution to start from, within the limit or not.
-// Output:     the best solution within the limit, with a bound of all such plans; where
-//             none was found, the start.
+// Output:     the best solution within the limit, with a bound of all such plans; the
+//             start if none was found.
 // Errors:     none.
 // Position:   after the searches without a limit, one of the improvers
 //             (recursive_search.h).

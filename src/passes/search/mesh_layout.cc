@@ -17,7 +17,7 @@ namespace tofu {
 namespace {
 
 constexpr size_t kMaxStarts = 16;
-// After so many costs the search changes nothing more: about four seconds.
+// Costs to count before the local search stops: about four seconds.
 constexpr size_t kMaxCosts = 40000;
 
 // The logical dimensions that a step cuts, ascending.
@@ -28,7 +28,7 @@ bool Has(const StepDimensions& dims, int dim) {
   return std::binary_search(dims.begin(), dims.end(), dim);
 }
 
-// What layouts are possible.
+// Knows which layouts are possible.
 class MeshSpace {
  public:
   MeshSpace(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
@@ -63,7 +63,7 @@ class MeshSpace {
   }
 
   const LogicalDimensions& dims() const { return dims_; }
-  // Those that a step may cut, of the most bytes first.
+  // The dimensions that a step may cut, those of the most bytes first.
   const std::vector<int>& order() const { return order_; }
   // The classes of operators whose cost depends on a dimension.
   const std::set<int>& operators(int dim) const { return operators_[dim]; }
@@ -73,7 +73,7 @@ class MeshSpace {
                        [&](int other) { return conflicts_[dim].count(other) > 0; });
   }
 
-  // Whether this step, too, can cut a dimension evenly.
+  // Whether `step`, next to the other steps that cut the dimension, can cut it evenly.
   bool CanDivide(int dim, size_t step, const Layout& layout) const {
     int parts = parts_[step];
     for (size_t other = 0; other < layout.size(); ++other) {
@@ -89,7 +89,7 @@ class MeshSpace {
     return !Has(chosen, dim) && !Conflict(dim, chosen) && CanDivide(dim, step, layout);
   }
 
-  // `chosen` with whatever else fits.
+  // Adds all dimensions that still fit to `chosen`.
   StepDimensions Complete(StepDimensions chosen, size_t step,
                           const Layout& layout) const {
     for (int dim : order_) {
@@ -99,7 +99,7 @@ class MeshSpace {
     return chosen;
   }
 
-  // Brings cuts up to date where these dimensions have changed.
+  // Brings the cuts of all classes with these dimensions up to date.
   void Update(const std::vector<int>& changed, const Layout& layout,
               ClassCuts* cuts) const {
     for (int dim : changed) {
@@ -121,7 +121,7 @@ class MeshSpace {
   }
 
  private:
-  // Dimensions of one tensor or operator, of these extents.
+  // Takes note of the dimensions of one tensor or operator, and of their extents.
   void Meet(const std::vector<int>& dims, const Shape& extents) {
     for (size_t a = 0; a < dims.size(); ++a) {
       if (dims[a] < 0) continue;
@@ -173,7 +173,7 @@ class MeshSpace {
   const bool equal_tiles_;
   const LogicalDimensions dims_;
   std::vector<std::set<int64_t>> extents_;  // [logical dimension]
-  std::vector<std::set<int>> conflicts_;    // the same: those it cannot share a step with
+  std::vector<std::set<int>> conflicts_;    // dimensions that it cannot share a step with
   std::vector<std::set<int>> tensors_;      // classes of tensors that have it
   std::vector<std::set<int>> operators_;  // classes of operators whose cost depends on it
   std::vector<bool> is_split_;            // whether some operator is split along it
@@ -181,7 +181,7 @@ class MeshSpace {
   std::vector<int> order_;
 };
 
-// What a layout costs: each class of operators by itself.
+// Counts the cost of a layout, class by class of operators.
 class MeshCost {
  public:
   MeshCost(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
@@ -194,8 +194,8 @@ class MeshCost {
     // Element-wise operators of a class differ; others of equal shapes cost the same.
     std::vector<int> key = {op.elementwise ? -1 - number : op.signature,
                             static_cast<int>(op.nodes.size())};
-    const auto add = [&](const Cuts& of_one) {
-      key.insert(key.end(), of_one.begin(), of_one.end());
+    const auto add = [&](const Cuts& decided) {
+      key.insert(key.end(), decided.begin(), decided.end());
     };
     add(cuts.operators[number]);
     for (const OpSlot& slot : op.slots) {
@@ -207,7 +207,7 @@ class MeshCost {
     return found->second;
   }
 
-  // How many it has counted.
+  // The number of costs counted so far.
   size_t count() const { return known_.size(); }
 
   int64_t Of(const ClassCuts& cuts) {
@@ -244,8 +244,8 @@ class LayoutSearch {
   bool has_tried_all() const { return has_tried_all_; }
 
  private:
-  // Tries every set of dimensions at this step and the later ones; false if there are
-  // too many.
+  // Tries every set of dimensions at this step and the later ones. Returns false if there
+  // are too many.
   bool TryAll(size_t step, const Layout& layout) {
     if (step == layout.size()) {
       if (++tried_ > kMaxLayouts) return false;
@@ -255,7 +255,8 @@ class LayoutSearch {
     return TryStep(step, 0, {}, layout);
   }
 
-  // With or without each dimension in turn, as far as the step then cuts what it can.
+  // Tries the step with and without each dimension in turn, from order()[next] on. Only
+  // sets to which no other dimension fits count.
   bool TryStep(size_t step, size_t next, const StepDimensions& chosen, Layout layout) {
     const std::vector<int>& order = space_.order();
     while (next < order.size() && !space_.Fits(order[next], step, chosen, layout)) ++next;
@@ -276,7 +277,8 @@ class LayoutSearch {
     best_ = layout;
   }
 
-  // Every step cuts the dimension, if it divides, and what else fits.
+  // The layout in which every step cuts `dim` if it can, and all dimensions that still
+  // fit.
   Layout StartWith(int dim) const {
     Layout layout(options_.parts.size());
     for (size_t step = 0; step < layout.size(); ++step) {
@@ -304,7 +306,8 @@ class LayoutSearch {
     }
   }
 
-  // The step takes another dimension in place of those that it cannot have with it.
+  // Adds `dim` to the step, drops the dimensions that conflict with it, and adds all that
+  // still fit. Empty if the step cuts it already or cannot divide it.
   std::optional<Layout> With(int dim, size_t step, const Layout& layout) const {
     if (Has(layout[step], dim) || !space_.CanDivide(dim, step, layout))
       return std::nullopt;
@@ -318,7 +321,7 @@ class LayoutSearch {
     return changed;
   }
 
-  // Changes the cuts of one step if that costs less.
+  // Changes the cuts of one step if that costs less. Returns whether it did.
   bool Change(size_t step, const Layout& before, const Layout& after, ClassCuts* cuts) {
     std::vector<int> differ;
     std::set_symmetric_difference(before[step].begin(), before[step].end(),
@@ -359,13 +362,13 @@ bool SearchMeshLayout(const Graph& graph, const StrategyTable& table,
   const MeshSpace space(graph, table, coarse, options);
   MeshCost cost(graph, table, coarse, options);
   LayoutSearch search(space, options, &cost);
-  const ClassCuts found = space.CutsOf(search.Run());
+  const ClassCuts best = space.CutsOf(search.Run());
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
-    Fill(found.tensors[c], &given->tensors[c]);
+    Fill(best.tensors[c], &given->tensors[c]);
   }
   for (size_t p = 0; p < coarse.operators.size(); ++p) {
     if (!coarse.operators[p].elementwise) {
-      Fill(found.operators[p], &given->operators[p]);
+      Fill(best.operators[p], &given->operators[p]);
     }
   }
   return search.has_tried_all();

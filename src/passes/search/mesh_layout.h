@@ -1,17 +1,18 @@
 // Searches the layouts of Mesh-TensorFlow: each step of a plan is a dimension of a mesh
 // of workers, and each logical dimension (logical_dimensions.h) is cut at some of the
 // steps. All tensors that have it are cut along it there, and all operators that iterate
-// over it are split along it. What has none of a step's dimensions is whole at that step.
+// over it are split along it. Tensors and operators without a dimension that a step cuts
+// stay whole at that step.
 //
 // Rule:       no tensor and no operator has two dimensions of one step, or a dimension
-//             that does not divide. A step cuts as many as it can: another one would
-//             break the rule.
-// Search:     all layouts, if there are few; else local search from the best layout that
-//             cuts one dimension first wherever it is cut evenly: a step takes another
-//             dimension, gives up those that cannot be next to it, and takes what else
-//             fits, as long as that costs less.
-// Input:      a graph, its table and classes; the parts; the objective; what is given.
-// Output:     `given` with a decision for every class and step. Decisions in it stay.
+//             that does not divide. A step cuts as many as it can: one more would break
+//             the rule.
+// Search:     all layouts, if there are few; else a local search. It starts from the best
+//             of the layouts that cut one dimension at every step that cuts it evenly. A
+//             move makes a step cut another dimension, gives up the dimensions that
+//             conflict with it, and adds all that still fit, if that costs less.
+// Input:      a graph, its table and classes; the parts; the objective; given decisions.
+// Output:     `given` with a decision for every class and step; earlier decisions stay.
 // Errors:     none.
 // Position:   modes.h, for the mode "mesh-tensorflow".
 // Complexity: one cost of a class of operators for each class that a change touches.
@@ -30,7 +31,7 @@
 
 namespace tofu {
 
-// More layouts than this are not all tried.
+// The most layouts that are all tried.
 constexpr size_t kMaxLayouts = 4096;
 
 struct MeshOptions {

@@ -1,6 +1,6 @@
-// The search modes: the paper's recursion, ours, and the rivals that section 7.3
-// of the paper compares with. Each is the same search with the same costs under
-// its own restrictions (docs/search.md defines them).
+// The search modes: the paper's recursion, tofu's own, and the rivals of section 7.3 of
+// the paper. All use the same search and costs, each under its own restrictions, which
+// docs/search.md defines.
 //
 // Input:      the mode's name; a graph, its table and classes; options with
 //             parts and objective, and with the user's pins in `given`.
@@ -22,24 +22,24 @@
 
 namespace tofu {
 
-// "tofu" first.
+// All modes' names, "tofu" first.
 const std::vector<std::string>& SearchModes();
 bool IsSearchMode(const std::string& name);
-// Whether the mode improves what the recursion decides, all steps together.
+// Whether the mode improves the recursion's plan by deciding all steps together.
 bool ImprovesSteps(const std::string& name);
-// Whether the mode decides merged timesteps and element-wise operators again, where that
-// pays: the improving modes, and "flat", which no plan of theirs may beat where all
-// tensors are cut.
+// Whether the mode decides merged timesteps and element-wise operators again where that
+// pays. The improving modes do; so does "flat", so that their plans never beat its own
+// while all tensors are cut.
 bool ReleasesMerges(const std::string& name);
 
-// What the mode cuts like a parameter. `may_be_whole`: whether tensors may stay whole;
-// only then does it gain anything to cut gradients and optimizer states apart.
+// Which tensors the mode cuts like their parameter. `may_be_whole`: whether tensors may
+// stay whole; only then can it pay to cut gradients and optimizer states apart.
 UpdateTies UpdateTiesOf(const std::string& name, bool may_be_whole);
 
-// [tensor class]: parameters, their gradients and states, and tensors that no
-// element-wise operator touches. If an element-wise operator had a whole tensor, every
-// worker would compute the same (SoyBean also forbids it); only updates of parameters may
-// do so.
+// [tensor class]: whether it may stay whole, as parameters, their gradients and states
+// may, and tensors that no element-wise operator touches. With a whole tensor, all
+// workers would compute the same element-wise operator, which SoyBean also forbids; only
+// updates of parameters may do so.
 std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse);
 
 void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& table,

@@ -8,7 +8,7 @@
 namespace tofu {
 namespace {
 
-// kReplicated is negative, but comes last.
+// Orders cuts ascending; kReplicated, which is negative, comes last.
 bool IsBefore(int a, int b) {
   return static_cast<unsigned>(a) < static_cast<unsigned>(b);
 }
@@ -30,7 +30,8 @@ bool MayTrade(size_t a, size_t b, const std::vector<int>& parts) {
   return true;
 }
 
-// Then steps can be decided in turn without looking ahead.
+// Whether the steps with a decision come first: then steps can be decided in turn,
+// without looking ahead.
 bool AreFirstStepsGiven(const Cuts& given) {
   return std::is_sorted(given.begin(), given.end(),
                         [](int a, int b) { return a != kFree && b == kFree; });
@@ -70,7 +71,7 @@ std::vector<Cuts> PatternsOf(const std::vector<Cuts>& all,
   return patterns;
 }
 
-// What may cut the step after `first`.
+// The cuts possible at the step after those of `first`.
 std::vector<int> Possible(CutExtents extents, const std::vector<int>& candidates,
                           const Cuts& first, const std::vector<int>& parts,
                           bool may_be_whole) {
@@ -82,7 +83,7 @@ std::vector<int> Possible(CutExtents extents, const std::vector<int>& candidates
   return possible;
 }
 
-// Step after step; what is given must be possible.
+// Extends patterns step after step; given cuts must be possible.
 std::vector<Cuts> Enumerate(const CutExtents& extents, const std::vector<int>& candidates,
                             const Cuts& given, bool may_be_whole,
                             const PatternOptions& options, bool* complete) {
@@ -157,14 +158,14 @@ std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& tabl
                                    int node, const Cuts& given,
                                    const Restrictions& restrictions,
                                    const PatternOptions& options, bool* complete) {
+  const SplitVariables variables = VariablesOf(graph, table, node, restrictions);
   *complete = true;
   if (!AreFirstStepsGiven(given) || restrictions.same_dimension ||
       restrictions.forbid_output_reduction) {
-    return PatternsOf(OperatorAlternatives(graph, table, node, given, options.parts,
-                                           restrictions, options.limit, complete),
+    return PatternsOf(OperatorAlternatives(variables, given, options.parts, restrictions,
+                                           options.limit, complete),
                       options);
   }
-  const SplitVariables variables = VariablesOf(graph, table, node, restrictions);
   std::vector<Cuts> all;
   const bool always = MayComputeWhole(restrictions, variables.row);
   for (const bool may_be_whole : {always, true}) {

@@ -1,18 +1,18 @@
-// What a plan cuts, whatever the order of its last steps.
+// Patterns: cuts without the order of a plan's last steps.
 //
-// Neighbouring steps of equal parts may trade places. A pattern says what the first
-// `ordered` steps cut, and how often the others cut each dimension in how many parts, one
-// after the other: tiles and regions are the same boxes, held by other workers, for all
-// cuts of one pattern, which is enough to bound what is communicated (search_tables.h).
-// There are few patterns: of a tensor of four dimensions that is halved six times 84
-// where no step is ordered, and 4,096 where all are.
+// Neighbouring steps of equal parts may trade places. A pattern says which dimension each
+// of the first `ordered` steps cuts, and how often the others cut each dimension, and in
+// how many parts. All cuts of one pattern have the same boxes as tiles and regions, held
+// by other workers; that is enough to bound communication (search_tables.h). Patterns are
+// few: a tensor of four dimensions that is halved six times has 84 if no step is ordered,
+// and 4,096 if all are.
 //
-// A pattern is written as those of its cuts whose other equal steps ascend, kReplicated
-// last. Where no step is ordered, it is called a profile.
+// A pattern is written as its cuts that ascend over equal steps that are not ordered,
+// with kReplicated last. If no step is ordered, it is called a profile.
 //
 // Output:     the patterns of TensorAlternatives() and OperatorAlternatives()
-//             (alternatives.h), in ascending order; those with one of `profiles`, unless
-//             that is empty.
+//             (alternatives.h), in ascending order. Unless `profiles` is empty, only
+//             patterns with one of these profiles.
 // Errors:     none; *complete is false if there are more than `limit`.
 // Complexity: O(patterns * steps * candidates), but that of all alternatives where a free
 //             step comes before a given one or the mode restricts operators.

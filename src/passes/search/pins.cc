@@ -27,7 +27,7 @@ int FindPinned(const Graph& graph, const std::string& name) {
   return entry;
 }
 
-// One dimension for every step.
+// Repeats a single pinned dimension for every step.
 Cuts Spread(const std::string& name, const std::vector<int>& dims, size_t steps) {
   TOFU_CHECK_USER(dims.size() == steps || dims.size() == 1, Blame::kPlan)
       << "pin of \"" << name << "\": found " << dims.size() << " cuts, expected one for "

@@ -45,7 +45,7 @@ void SetPlanBytes(const Graph& graph, const StrategyTable& table,
   const size_t steps = plan->parts.size();
   plan->node_bytes.assign(graph.nodes.size(), 0);
   plan->step_bytes.assign(steps, 0);
-  std::map<std::vector<int>, std::vector<int64_t>> known;  // after each step
+  std::map<std::vector<int>, std::vector<int64_t>> known;  // key -> bytes after each step
   for (int p = 0; p < static_cast<int>(coarse.operators.size()); ++p) {
     const OpClass& op = coarse.operators[p];
     std::vector<int64_t>& bytes = known[KeyOf(op, cuts, p)];

@@ -18,7 +18,7 @@
 
 namespace tofu {
 
-// Over all steps.
+// The bytes that all operators fetch, over all steps.
 int64_t CountPlanBytes(const Graph& graph, const StrategyTable& table,
                        const CoarseGraph& coarse, const ClassCuts& cuts,
                        const Division& parts);

@@ -1,8 +1,8 @@
-// The problem that a search of one plan solves, and the best solution yet: what the
-// improvers that recursive_search.h lists hand on.
+// The problem that a search of one plan solves, and its best solution so far, which the
+// improvers of recursive_search.h hand on.
 //
-// An improver is a function (problem, solution) -> solution that costs no more. None
-// keeps anything between two calls but the tables of the problem's searcher.
+// An improver is a function (problem, solution) -> solution that costs no more. Improvers
+// keep nothing between two calls except the tables of the problem's searcher.
 //
 // Position:   made by recursive_search.h from the classes of coalesce.h.
 #ifndef TOFU_PASSES_SEARCH_PLAN_PROBLEM_H_
@@ -29,29 +29,29 @@ enum class Method {
   kImproved,   // then all steps jointly
   kJoint,      // all steps at once
   kGreedy,     // all steps at once, the largest tensor first (greedy.h)
-  kSweep       // from `start`: all steps at once if that is very small, else each step
-               // again, given the others
+  kSweep       // improves `start`: all steps at once if that problem is very small, else
+               // each step again, given the others
 };
 
 struct RecursiveOptions {
   std::vector<int> parts;
   bool may_reorder = false;  // the plan may have the parts in another order
   ClassCuts given;           // a decision or kFree for every class and step
-  bool is_proven = true;     // that no other decisions of the mode are better
+  bool is_proven = true;     // no other given decisions that the mode allows are better
   Method method = Method::kImproved;
   Restrictions restrictions;
   Objective objective;
   int64_t max_table = int64_t{1} << 20;
-  // A plan of these parts. A joint search improves it, if one is possible, whatever the
-  // method.
+  // A plan of these parts to improve; null: none. Whatever the method, a joint search
+  // improves it if one is possible.
   const Plan* start = nullptr;
-  // A limit within which `start` is searched again, and nothing else; null: none.
+  // A memory limit to fit `start` into, by memory_search.h alone; null: none.
   const MemoryLimit* memory = nullptr;
-  // Holds the tables of earlier searches for these parts, restrictions and objective;
-  // null: there are none.
+  // A searcher with the tables of earlier searches for these parts, restrictions and
+  // objective; null: none.
   PartitionSearcher* searcher = nullptr;
-  // Profiles that an earlier search of this graph told apart, replaced by this search's;
-  // null: not kept. Profiles of other parts are not used.
+  // Profiles that an earlier search of this graph told apart; this search replaces them
+  // by its own. Null: not kept. Profiles of other parts are not used.
   KnownProfiles* known = nullptr;
   // Whether only small joint problems are solved.
   bool is_quick = false;
@@ -72,10 +72,10 @@ struct PlanProblem {
   const CostModel& model() const { return searcher->model(); }
 };
 
-// The best cuts yet.
+// The best cuts so far.
 struct Solution {
   ClassCuts cuts;
-  int64_t cost = -1;  // none yet
+  int64_t cost = -1;  // -1: no cuts yet
   int64_t lower_bound = 0;
   // Whether each step is optimal, given the earlier ones.
   bool has_optimal_steps = true;
@@ -86,20 +86,20 @@ struct Solution {
 // The options that all searches of the problem share.
 SearchOptions CommonOptions(const PlanProblem& problem);
 
-// Whether the user, or the mode, has decided nothing.
+// Whether neither the user nor the mode has decided anything.
 bool IsNothingGiven(const ClassCuts& given);
 
-// Takes back what was decided at one step. Returns these decisions, first of tensors and
-// then of operators.
+// Takes back the decisions of one step, and returns them, those of tensors before those
+// of operators.
 std::vector<int> FreeStep(const PlanProblem& problem, size_t step, ClassCuts* cuts);
 
-// Keeps the cheaper one; of equal ones `best`.
+// Returns the cheaper one; `best` if they cost the same.
 Solution Cheaper(Solution best, SearchResult found);
 
-// Tells who watches what the search does now.
+// Reports the search's stage to the progress callback.
 void Tell(const PlanProblem& problem, const Solution& best, const std::string& stage);
 
-// The plan of these cuts, but for search_seconds.
+// The plan of the solution's cuts, without its search_seconds.
 Plan ToPlan(const PlanProblem& problem, const Solution& solution);
 
 }  // namespace tofu

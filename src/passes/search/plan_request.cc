@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kMaxTimeLimitS = 1e6;
 
-// "a", "b" or "c".
+// Joins quoted names as in: "a", "b" or "c".
 std::string Joined(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -121,7 +121,7 @@ RecursiveOptions OptionsOf(const PlanRequest& request, const CoarseGraph& coarse
   recursive.given.operators.assign(coarse.operators.size(),
                                    Cuts(recursive.parts.size(), kFree));
   if (may_be_whole) {
-    // Where operators count, whole ones are not free, so nothing has to be forbidden.
+    // If the objective counts operators, whole ones are not free, and none is forbidden.
     const bool counts = CountsOperators(request, coarse);
     recursive.restrictions.may_be_whole =
         counts ? std::vector<bool>(coarse.tensors.size(), true)

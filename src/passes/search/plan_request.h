@@ -34,18 +34,18 @@ struct PlanOptions {
   std::string mode = "tofu";  // one of SearchModes() (modes.h)
   // Tensors may stay whole at any step where that is cheaper.
   bool allow_replication = false;
-  // Whether gradients and optimizer states are cut like their parameter where it stays
-  // whole, too, as PyTorch's optimizers need.
+  // Whether gradients and optimizer states stay whole with their parameter, too, as
+  // PyTorch's optimizers need.
   bool tie_updates = false;
   // Whether all tiles of a tensor must have one size, as PyTorch's programs need.
   bool equal_tiles = false;
-  // Bytes that a worker's tiles may take at any moment, without fetched regions
-  // (memory_limit.h); 0: any size. Only for modes that improve steps.
+  // The bytes that a worker's tiles may take at any moment, without fetched regions
+  // (memory_limit.h); 0: no limit. Only for modes that improve steps.
   int64_t memory_limit_bytes = 0;
-  // Where the objective counts operators, allow_replication lets operators stay whole,
-  // too: all workers compute the same.
+  // If the objective counts operators, allow_replication lets operators stay whole, too:
+  // then all workers compute the same.
   Objective objective;
-  // Whether to decide once for what is partitioned alike (coalesce.h).
+  // Whether to decide once for each class of tensors and operators (coalesce.h).
   bool coarsen = true;
   double time_limit_s = 60;
   int64_t max_table = int64_t{1} << 20;  // cells; the search is exact below it
@@ -68,9 +68,9 @@ struct PlanRequest {
 
 void CheckOptions(const PlanOptions& options);
 
-// The classes of the first search, and those of which nothing is merged for the search's
-// sake. Only where tensors may stay whole are updates cut apart (modes.h).
-// `released`: [node], see coalesce.h.
+// The classes of the first search, and the classes in which nothing is merged to make the
+// search small. Updates are cut apart only if tensors may stay whole (modes.h).
+// `released`: [node], as in coalesce.h.
 CoarseGraph MergedClasses(const PlanRequest& request, bool may_be_whole,
                           const std::vector<bool>& released = {});
 CoarseGraph UnmergedClasses(const PlanRequest& request, bool may_be_whole);
@@ -84,12 +84,12 @@ Deadline DeadlineOf(const PlanRequest& request);
 // The user's parts, or the prime factors.
 std::vector<int> PartsOf(const PlanOptions& options);
 
-// The search of these classes under the request's mode and pins. `start`: a plan to
-// improve; null: none.
+// The options of a search of these classes under the request's mode and pins. `start`: a
+// plan to improve; null: none.
 RecursiveOptions OptionsOf(const PlanRequest& request, const CoarseGraph& coarse,
                            const Plan* start, bool may_be_whole);
 
-// Reports what a stage has made of a plan.
+// Reports how a release changed the plan's cost.
 void TellRelease(const PlanRequest& request, const Plan& before, const Plan& released);
 
 // The plan with its mode and the time since the start.

@@ -1,11 +1,11 @@
-// Predicts the time of a training step under a plan: the sum of what its operators take
-// (time_cost.h), as the search for time counts it.
+// Predicts the time of a training step under a plan: the sum of its operators' times
+// (time_cost.h), as a search for time counts it.
 //
 // Input:      a graph, its table and a plan; the machine and the operators' work.
-// Output:     the time by what it is spent on, and the bytes that cross each level of
-//             links; the routes (routes.h).
+// Output:     the time of operators, fetches and host, the bytes that cross each level of
+//             links, and the routes (routes.h).
 // Errors:     UserError(kPlan) for a plan that cuts the members of one class differently.
-// Position:   at the end of a search for time; and of any plan, to compare it.
+// Position:   at the end of a search for time, or of any plan, to compare it.
 // Complexity: one cost of time_cost.h for every slot of every class of operators.
 #ifndef TOFU_PASSES_SEARCH_PREDICT_H_
 #define TOFU_PASSES_SEARCH_PREDICT_H_
@@ -38,7 +38,7 @@ Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
                           const std::vector<int>& parts, const TimeModel& model,
                           const TileShares& shares = {});
 
-// Nanoseconds of one class of operators.
+// The nanoseconds that one class of operators takes.
 int64_t PredictOperators(const StrategyTable& table, const CoarseGraph& coarse,
                          const ClassCuts& cuts, size_t number, const TimeCost& time);
 

@@ -18,10 +18,11 @@ namespace tofu {
 namespace {
 
 constexpr int kMaxPartOrders = 6;  // orders of unequal parts to try
-// Cells to fill before steps are only swept: a few milliseconds.
+// Most cells to fill for a sweep's joint problem: a few milliseconds.
 constexpr int64_t kSweptCells = int64_t{1} << 14;
 
-// The plan to start from. Operators that these classes merge may cost something else.
+// The solution of the plan to start from, counted anew: with these classes, operators may
+// cost something else.
 Solution StartOf(const PlanProblem& problem) {
   const Plan& start = *problem.options.start;
   Solution solution;
@@ -31,7 +32,7 @@ Solution StartOf(const PlanProblem& problem) {
   return solution;
 }
 
-// The only step, whose optimum bounds all plans.
+// Decides the only step; its optimum bounds all plans.
 Solution DecideOnlyStep(const PlanProblem& problem, Solution best) {
   SearchResult found =
       problem.searcher->Search(problem.options.given, CommonOptions(problem));
@@ -90,7 +91,7 @@ Plan SearchParts(const Graph& graph, const StrategyTable& table,
 Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
                        const CoarseGraph& coarse, const RecursiveOptions& options) {
   Plan best = SearchParts(graph, table, coarse, options);
-  // Other orders are searched in full only where a quick search of them finds more.
+  // An order is searched in full only if a quick search finds a cheaper plan with it.
   RecursiveOptions other = options;
   KnownProfiles known;
   other.known = options.known == nullptr ? nullptr : &known;

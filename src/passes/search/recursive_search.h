@@ -10,11 +10,11 @@
 //   3. reorder_steps    other orders of steps with equal parts
 //   4. sweep_pairs      every two steps again
 //   5. (here)           the same for other orders of unequal parts
-// A plan of other classes is improved by joint_search, and swept if the method says so
-// (sweep_steps); or fitted into a memory limit (memory_search). The methods that are no
-// recursion have one step: decide_together.
+// A search that starts from a plan of other classes runs joint_search, and sweep_steps if
+// the method says so; within a memory limit it runs memory_search. Methods without a
+// recursion run decide_together alone.
 //
-// Input:      a graph, its table and classes; the parts; what is given.
+// Input:      a graph, its table and classes; the parts; given decisions.
 // Output:     the plan; no improver makes it dearer.
 // Errors:     UserError(kPlan) if the problem of all steps at once is too large.
 // Position:   after coalesce; partition reads the plan.
@@ -39,8 +39,8 @@ namespace tofu {
 Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
                        const CoarseGraph& coarse, const RecursiveOptions& options);
 
-// Orders of unequal parts that a plan may have instead of the options' own, as far as
-// they are tried. Nested tiles differ with the order; ties stay with the options' own.
+// The orders of unequal parts to try besides the options' own, because nested tiles
+// depend on the order. The options' own wins ties.
 std::vector<std::vector<int>> OtherOrders(const RecursiveOptions& options);
 
 // The prime factors of `workers`, largest first.

@@ -11,18 +11,18 @@
 namespace tofu {
 namespace {
 
-// The options of a search from the plan, in which only what `merged` lets be whole may
-// be.
+// The options of a search from the plan, in which a tensor may be whole only if its class
+// in `merged` may.
 RecursiveOptions OptionsLike(const PlanRequest& request, const CoarseGraph& merged,
                              const CoarseGraph& coarse, const Plan& start,
                              bool may_be_whole) {
   RecursiveOptions options = OptionsOf(request, coarse, &start, may_be_whole);
   if (!may_be_whole) return options;
-  const std::vector<bool> may = ReplicableTensors(request.graph, merged);
-  std::vector<bool>& whole = options.restrictions.may_be_whole;
+  const std::vector<bool> may_in_merged = ReplicableTensors(request.graph, merged);
+  std::vector<bool>& may_be = options.restrictions.may_be_whole;
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     for (int entry : coarse.tensors[c].entries) {
-      whole[c] = whole[c] && may[merged.tensor_class[entry]];
+      may_be[c] = may_be[c] && may_in_merged[merged.tensor_class[entry]];
     }
   }
   return options;
@@ -34,7 +34,8 @@ CoarseGraph ClassesReleasing(const PlanRequest& request, const CoarseGraph& fine
                        OperatorsToRelease(request.graph, request.table, fine, swept));
 }
 
-// The steps together, from the swept plan, with what it cuts differently released.
+// Decides all steps together, from the swept plan, with the classes `some`, which release
+// the operators whose tensors it cuts differently.
 Plan DecideReleased(const PlanRequest& request, const CoarseGraph& merged,
                     const CoarseGraph& some, bool may_be_whole, const Plan& swept,
                     KnownProfiles* known) {
@@ -82,7 +83,7 @@ Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
     return swept;
   }
   const CoarseGraph some = ClassesReleasing(request, fine, swept, may_be_whole);
-  // Equal operators of classes that are merged again may be split in equally good ways.
+  // The sweep may have split equal operators of a class in different, equally good ways.
   if (!CutsAlike(some, swept)) return plan;
   Plan released = DecideReleased(request, merged, some, may_be_whole, swept, known);
   TellRelease(request, plan, released);

@@ -6,8 +6,9 @@
 // stay whole only if the merged classes allow it: else an element-wise operator that is
 // released here, and merged again there, would make all workers compute the same.
 //
-// Input:      a plan of merged classes without timesteps, and what its search told apart;
-//             other plans stay as they are, and so they do where operators count.
+// Input:      a plan of merged classes without timesteps, and the profiles that its
+//             search told apart. Other plans stay as they are, and so do all plans if the
+//             objective counts operators.
 // Output:     a plan that costs no more.
 // Errors:     none.
 // Position:   after release_timesteps.h, a stage of make_plan.h.
@@ -22,13 +23,13 @@ namespace tofu {
 Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
                         bool may_be_whole, Plan plan, KnownProfiles* known);
 
-// Releases what cuts the tensors of element-wise operators differently, whatever the plan
-// costs, and decides all steps again from there.
+// Releases the operators whose tensors a sweep cuts differently, even if the swept plan
+// costs more, and decides all steps again from there.
 Plan ReleaseAgain(const PlanRequest& request, const CoarseGraph& merged,
                   bool may_be_whole, const Plan& plan, KnownProfiles* known);
 
-// The plan with each step decided again, with nothing merged, if that is cheaper: what a
-// release finds before it decides the steps together.
+// Decides each step again with nothing merged, and returns the cheaper plan: a release
+// without its last search, of all steps together.
 Plan SweepReleased(const PlanRequest& request, const CoarseGraph& merged,
                    bool may_be_whole, Plan plan);
 

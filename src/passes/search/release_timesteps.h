@@ -1,8 +1,9 @@
-// Decides again, starting from a plan, what coarsening merged for the search's sake: the
-// timesteps, and the element-wise operators among them.
+// Decides again, starting from a plan, the timesteps that coarsening merged, and the
+// element-wise operators among them.
 //
 // Input:      a plan of merged classes with timesteps; other plans stay as they are.
-// Output:     the plan of unmerged classes if it costs less or is proven, else the plan.
+// Output:     the plan of unmerged classes if it costs less or is proven optimal; else
+//             the input.
 // Errors:     none.
 // Position:   after recursive_search.h, a stage of make_plan.h.
 // Complexity: one search of recursive_search.h from a start.

@@ -2,8 +2,8 @@
 //
 // Coarsening cuts all tensors of an element-wise operator alike. If some operators read a
 // tensor by rows, and others its activation by columns, one conversion between the two is
-// cheaper than many fetches. Few operators of a network are worth that; they are found
-// in a plan for which nothing was merged.
+// cheaper than many fetches. That pays for few operators of a network; a plan of unmerged
+// classes shows which.
 //
 // Input:      a graph, its table, classes in which nothing is merged and a plan of them.
 // Output:     [node]: the element-wise operators whose tensors the plan cuts differently,

@@ -2,8 +2,8 @@
 //
 // Tiles are nested and contiguous, so the order of steps matters if a tensor is cut twice
 // along a dimension, contrary to the paper's Theorem 1. Steps with equal parts may be
-// reordered: every extent still divides. Each order is swept once (sweep_steps.h), the
-// best one until it stops improving.
+// reordered, as they still divide every extent. Sweeps each order once (sweep_steps.h),
+// and the best order until it stops improving.
 //
 // Input:      a problem of two steps or more, and a solution.
 // Output:     a solution that costs no more.

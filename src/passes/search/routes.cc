@@ -9,8 +9,8 @@
 namespace tofu {
 namespace {
 
-// The steps at which workers of a group need the same, if all regions have about the same
-// extents, as tiles of one tensor do: only then are their pieces alike.
+// The steps whose workers need the same region. Empty unless all regions have about the
+// same extents, as tiles of one tensor do: only then are their pieces alike.
 std::vector<int> SharedSteps(const GroupBoxes& needed) {
   StepSet differ = needed.first_only;
   if (differ != 0) return {};
@@ -29,7 +29,8 @@ std::vector<int> SharedSteps(const GroupBoxes& needed) {
   return shared;
 }
 
-// A stop after the steps of each level, by the first dimension that they divide.
+// The stops after each level, whose pieces the steps up to it divide, beginning with each
+// dimension in turn.
 std::vector<TileSplits> StopsOver(const GroupBoxes& regions,
                                   const std::vector<int>& steps,
                                   const std::vector<int>& levels) {
@@ -72,7 +73,7 @@ std::vector<TileSplits> RouteStops(const GroupBoxes& needed,
   if (HasOneLevel(levels)) return {};
   std::vector<int> steps = SharedSteps(needed);
   const auto level_of = [&](int step) { return levels[static_cast<size_t>(step)]; };
-  // No stop divides what crosses the slowest link: it would cross it again.
+  // Steps over the slowest link make no stop: gathering would cross that link again.
   RemoveIf(&steps, [&](int step) { return level_of(step) == levels.front(); });
   std::stable_sort(steps.begin(), steps.end(),
                    [&](int a, int b) { return level_of(a) < level_of(b); });

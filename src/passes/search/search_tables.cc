@@ -26,7 +26,7 @@ size_t HashOf(Iterator begin, Iterator end, size_t start) {
   return static_cast<size_t>(hash);
 }
 
-// The cells of each tensor's row of one alternative.
+// Whether alternative `t` costs no more than `s` for all cuts of every tensor.
 bool Dominates(const std::vector<Matrix>& matrices, size_t count, size_t t, size_t s) {
   for (const Matrix& matrix : matrices) {
     const size_t width = matrix.size() / count;
@@ -54,8 +54,8 @@ std::vector<size_t> Undominated(const std::vector<Matrix>& matrices, size_t coun
   return kept;
 }
 
-// Patterns, and at last the cuts of the profiles that are in `exact` or have one order:
-// of equally good alternatives, reduce_core keeps the last.
+// Finds patterns, and replaces profiles that are in `exact`, or have one order, by their
+// cuts. These come last: of equally good alternatives, reduce_core keeps the last.
 template <typename Find>
 std::vector<Cuts> Mixed(const PatternOptions& options, const std::vector<Cuts>* exact,
                         Find find, size_t* num_patterns, bool* complete) {
@@ -65,19 +65,19 @@ std::vector<Cuts> Mixed(const PatternOptions& options, const std::vector<Cuts>* 
            (!HasOneOrder(profile, options.parts) &&
             std::find(exact->begin(), exact->end(), profile) == exact->end());
   };
-  const auto rest = std::stable_partition(all.begin(), all.end(), is_pattern);
-  *num_patterns = static_cast<size_t>(rest - all.begin());
-  if (rest == all.end() || !*complete) return all;
-  PatternOptions of_exact = options;
-  of_exact.ordered = options.parts.size();
-  of_exact.profiles.assign(rest, all.end());
-  all.erase(rest, all.end());
-  const std::vector<Cuts> cuts = find(of_exact, complete);
+  const auto patterns_end = std::stable_partition(all.begin(), all.end(), is_pattern);
+  *num_patterns = static_cast<size_t>(patterns_end - all.begin());
+  if (patterns_end == all.end() || !*complete) return all;
+  PatternOptions exact_options = options;
+  exact_options.ordered = options.parts.size();
+  exact_options.profiles.assign(patterns_end, all.end());
+  all.erase(patterns_end, all.end());
+  const std::vector<Cuts> cuts = find(exact_options, complete);
   all.insert(all.end(), cuts.begin(), cuts.end());
   return all;
 }
 
-// Which of `all` each of the first `count` of `some` is, in their common order.
+// The positions in `all` of the first `count` of `some`; both have the same order.
 std::vector<size_t> Positions(const std::vector<Cuts>& some, size_t count,
                               const std::vector<Cuts>& all) {
   std::vector<size_t> positions;
@@ -190,8 +190,8 @@ std::vector<Cuts> SearchTables::OperatorCuts(int op_class, const Given& given,
     return Mixed(options, given.exact, find, num_patterns, complete);
   }
   if (!given.profiles.empty()) return find(options, complete);
-  return OperatorAlternatives(graph_, table_, node, given.cuts, parts_, restrictions_,
-                              limit, complete);
+  return OperatorAlternatives(VariablesOf(graph_, table_, node, restrictions_),
+                              given.cuts, parts_, restrictions_, limit, complete);
 }
 
 const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
@@ -348,7 +348,7 @@ OperatorChoices SearchTables::MakeElementwise(
   const OpClass& op = coarse_.operators[op_class];
   const TensorChoices& tensor = *tensors[op.follows];
   OperatorChoices choices;
-  choices.alternatives.emplace_back();  // its tensors'
+  choices.alternatives.emplace_back();  // stands for those of its tensors
   choices.slots.push_back(0);
   Matrix costs;
   for (size_t c = 0; c < tensor.alternatives.size(); ++c) {
@@ -360,7 +360,7 @@ OperatorChoices SearchTables::MakeElementwise(
   return choices;
 }
 
-// The ways to split an operator like the tensors that it follows, in their order.
+// The ways to split an operator like the tensor that it follows, in its order.
 SearchTables::Splits* SearchTables::SplitsLike(int op_class,
                                                const TensorChoices& tensor) {
   const OpClass& op = coarse_.operators[op_class];
@@ -376,7 +376,8 @@ SearchTables::Splits* SearchTables::SplitsLike(int op_class,
   return &following_.emplace(key, std::move(splits)).first->second;
 }
 
-// What an update fetches of a weight that is cut apart from its state.
+// Adds the costs of tensors that the class does not follow: an update fetches a weight
+// that is cut apart from its state.
 void SearchTables::AddOtherTensors(int op_class,
                                    const std::vector<const TensorChoices*>& tensors,
                                    OperatorChoices* choices) {
@@ -475,9 +476,9 @@ void SearchTables::AddSlotCosts(int node, const OpSlot& slot, const Splits& spli
   }
 }
 
-// What boxes and tiles share after the ordered steps, in no dimension more than a box or
-// a tile of all steps has, is the most that those of all steps share, in as many groups
-// as the other steps make of each.
+// Bounds the bytes that a slot fetches. After all steps, a box and a tile share at most
+// what those after the ordered steps share, and in no dimension more than the sides of
+// either; this counts for each group that the other steps make.
 int64_t SearchTables::LeastBytes(int node, const OpSlot& slot, const Splits& splits,
                                  size_t split, const TensorChoices& tensor, size_t c,
                                  TileOverlap* overlap) const {

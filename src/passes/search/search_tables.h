@@ -1,14 +1,13 @@
 // Caches results that the searches of one plan share: the alternatives of tensors and
-// operators, and the costs of an operator's slots for each pair of them, as a
-// cost model counts them. Where it counts operators, each alternative of an operator also
-// has a cost of its own.
+// operators, and the cost model's costs of an operator's slots for each pair of them. If
+// the model counts operators, each alternative of an operator also has a cost of its own.
 //
 // Alternatives are cuts, or patterns of which only the first steps are ordered
-// (patterns.h). What patterns cost is a bound: the least that the sizes of their tiles
-// and regions, and where these are after the ordered steps, leave possible. So patterns
-// cost no more than any of their cuts, and no less than the patterns that order fewer
-// steps. Tables of profiles may have the cuts of some profiles instead of these: what an
-// operator and a tensor cost is exact if both are cuts, and a bound if one is a profile.
+// (patterns.h). The cost of a pattern is a bound: the least possible with tiles and
+// regions of its sizes that lie where the ordered steps put them. So patterns cost no
+// more than any of their cuts, and no less than patterns that order fewer steps. Tables
+// of profiles may have the cuts of some profiles in their place: a cost is exact if
+// operator and tensor are both cuts, and a bound if one is a profile.
 //
 // Equal blocks of a network share everything, because results depend only on a
 // tensor's shape and given cuts, and on an operator's signature (timesteps.h), given
@@ -46,45 +45,45 @@ struct TensorChoices {
   int id = 0;
   std::vector<Cuts> alternatives;
   size_t num_patterns = 0;  // cuts follow them
-  // Where the cuts of some profiles take their place: the choices of all profiles, and
-  // which of these each pattern is.
+  // If cuts replace some profiles: the choices of all profiles, and the position of each
+  // pattern among them.
   const TensorChoices* profiles = nullptr;
   std::vector<size_t> of_profiles;  // [pattern]
-  std::vector<GroupBoxes> tiles;  // [alternative], after the ordered steps; of cuts: all
-  // [alternative], of patterns, after all steps: the tiles, and the size of all of them.
+  // [alternative]: the tiles after the ordered steps; those of cuts after all steps.
+  std::vector<GroupBoxes> tiles;
+  // [alternative] of patterns, after all steps: the tiles, and their total size.
   std::vector<TileGrid> grids;
   std::vector<int64_t> volumes;
-  std::vector<GroupTiles>
-      by_step;  // [alternative] of cuts (CutTensor); of patterns empty
+  std::vector<GroupTiles> by_step;  // [alternative]: CutTensor's; empty for patterns
 };
 
-// The ways to split an operator that can be best, given its tensors' cuts.
+// The ways to split an operator of which each may be best for some cuts of its tensors.
 struct OperatorChoices {
   std::vector<Cuts> alternatives;
-  // For each different tensor class, in the order of the slots; of element-wise operators
-  // first the class that they follow, whose alternatives are theirs:
-  std::vector<int> slots;             // the first slot with this class
-  std::vector<SharedCells> matrices;  // [alternative * tensor's + tensor's]: the cost of
-                                      // all nodes of the class
-  std::vector<int64_t> own;           // [alternative]: the same, whatever the tensors
-                                      // are; empty: none
+  // For each different tensor class, in the order of the slots. Element-wise operators
+  // begin with the class that they follow, and share its alternatives.
+  std::vector<int> slots;  // the first slot with this class
+  // [alternative * tensor's alternatives + tensor's alternative]: the slots' cost for all
+  // nodes of the class.
+  std::vector<SharedCells> matrices;
+  // [alternative]: the operators' own cost for all nodes of the class; empty: none.
+  std::vector<int64_t> own;
 };
 
 class SearchTables {
  public:
-  // What decides how a class is cut. `profiles`: only cuts with one of them; empty: any.
-  // `exact`: the profiles whose cuts take their place, with those that have one order,
-  // if no step is ordered; null: none.
-  // It must outlive the tables.
+  // Restricts the alternatives of a class. `profiles`: only cuts with one of them; empty:
+  // any. `exact`, if no step is ordered: replaces these profiles, and all that have one
+  // order, by their cuts; null: replaces none. It must outlive the tables.
   struct Given {
     Cuts cuts;
     std::vector<Cuts> profiles;
     const std::vector<Cuts>* exact = nullptr;
 
     Given() = default;
-    Given(Cuts given, std::vector<Cuts> some, const std::vector<Cuts>* of_exact)
-        : cuts(given), profiles(std::move(some)), exact(of_exact) {}
-    Given(Cuts given) : cuts(given) {}  // NOLINT: most give cuts alone
+    Given(Cuts decided, std::vector<Cuts> allowed, const std::vector<Cuts>* replaced)
+        : cuts(decided), profiles(std::move(allowed)), exact(replaced) {}
+    Given(Cuts decided) : cuts(decided) {}  // NOLINT: most give cuts alone
     Given AllProfiles() const { return {cuts, profiles, nullptr}; }
     friend bool operator==(const Given& a, const Given& b) {
       return a.cuts == b.cuts && a.profiles == b.profiles && a.exact == b.exact;
@@ -99,10 +98,10 @@ class SearchTables {
   // Whether an element-wise class costs anything.
   bool HasCosts(int op_class) const;
 
-  // Null if there are more than `limit`.
+  // Returns null if there are more than `limit` alternatives.
   const TensorChoices* Tensor(int tensor_class, const Given& given, size_t limit);
 
-  // Null if there are more than `limit`.
+  // Returns null if there are more than `limit` alternatives.
   const OperatorChoices* Operator(int op_class, const Given& given,
                                   const std::vector<const TensorChoices*>& tensors,
                                   size_t limit);
@@ -132,10 +131,10 @@ class SearchTables {
     int id = 0;
     std::vector<Cuts> alternatives;
     size_t num_patterns = 0;           // cuts follow them
-    const Splits* profiles = nullptr;  // as of tensors
+    const Splits* profiles = nullptr;  // as in TensorChoices
     std::vector<size_t> of_profiles;   // [pattern]
-    // [alternative], made when needed: after all steps, and after the ordered ones if
-    // these are some, but not all.
+    // [alternative], made when needed: the regions after all steps, and, if some steps
+    // are ordered but not all, those after the ordered steps.
     std::vector<std::shared_ptr<const OperatorRegions>> regions;
     std::vector<OperatorRegions> first;
     std::vector<TimedSplit> by_step;  // [alternative] (CutOperator)
@@ -153,7 +152,7 @@ class SearchTables {
   Splits* SplitsOf(int op_class, const Given& given, size_t limit);
   void MakeRegions(int node, Splits* splits) const;
   void SetSlotKey(const OpSlot& slot, const Splits& splits, const TensorChoices& tensor);
-  // What is known of the profiles of both; null: nothing. Changes the key.
+  // The matrix of both profiles, if it has been filled; else null. Changes the key.
   const Matrix* ProfileMatrix(const OpSlot& slot, const Splits& splits,
                               const TensorChoices& tensor);
   const Matrix& SlotMatrix(int op_class, const OpSlot& slot, Splits* splits,
@@ -178,8 +177,8 @@ class SearchTables {
   const Restrictions restrictions_;
   const CostModel& model_;
   const size_t ordered_;
-  // Equal if choices and costs are: per tensor class by shape, per operator class by
-  // number of nodes and slots.
+  // Numbers that are equal if choices and costs are: of tensor classes by their shape, of
+  // operator classes by their number of nodes and their slots.
   std::vector<int> tensor_kinds_;
   std::vector<int> slot_kinds_;
   std::unordered_map<KindCuts, TensorChoices, Hash> tensors_;

@@ -1,7 +1,7 @@
-// Counts the bytes that the tensors of an operator make the workers fetch.
+// Counts the bytes that workers fetch for the tensors of an operator.
 //
 // Errors:     none.
-// Position:   used wherever a search or a prediction counts; it knows no objective.
+// Position:   used by all cost models and predictions; it knows no objective.
 // Complexity: that of cost.h for each slot.
 #ifndef TOFU_PASSES_SEARCH_SLOT_BYTES_H_
 #define TOFU_PASSES_SEARCH_SLOT_BYTES_H_
@@ -19,17 +19,17 @@
 
 namespace tofu {
 
-// Entry of one slot of a node.
+// The entry at one slot of a node.
 NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot);
 
 // The cuts of a node of an element-wise class whose tensors have these cuts.
 Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts);
 
-// Bytes that a slot with these regions fetches if its tensor has these tiles.
+// The bytes fetched for a slot with these regions if its tensor has these tiles.
 int64_t SlotBytes(const Graph& graph, int node, const OperatorRegions& regions,
                   const OpSlot& slot, const GroupBoxes& tiles);
 
-// Bytes of one operator of class `op` after the first `steps` steps.
+// The bytes of one operator of class `op` after the first `steps` steps.
 int64_t ClassBytes(const Graph& graph, const StrategyTable& table,
                    const CoarseGraph& coarse, const ClassCuts& cuts, int op, size_t steps,
                    const Division& parts);

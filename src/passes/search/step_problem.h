@@ -1,10 +1,10 @@
-// The problem that one step of a plan solves, as text for other solvers.
+// Writes the problem of one step of a plan as text for other solvers.
 //
 // Input:      a graph, its table, a plan of it and the number of a step, from 0.
 //             Earlier steps are as in the plan, later ones do not exist.
 // Output:     JSON (docs/formats.md): variables with their domains, and costs
-//             over one or two of them. Its minimum is the least that the first
-//             step + 1 steps can communicate, given the first `step`.
+//             over one or two of them. Its minimum is the least communication of
+//             the first step + 1 steps, given the first `step`.
 // Errors:     UserError(kPlan) for a step that the plan does not have.
 // Position:   after a plan is made; solver/read_problem.h reads the text, and tests and
 //             benchmarks use it.

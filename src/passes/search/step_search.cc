@@ -14,16 +14,16 @@
 namespace tofu {
 namespace {
 
-constexpr size_t kClassesPerLook = 64;  // between two checks of the clock
+constexpr size_t kClassesPerLook = 64;  // classes between two checks of the clock
 
-// One search: builds its problem from the tables, solves and reads it.
+// The problem of one search: builds it from the tables, and reads its solution.
 class SearchProblem {
  public:
   SearchProblem(const CoarseGraph& coarse, const ClassCuts& given,
                 const SearchOptions& options, SearchTables* tables)
       : coarse_(coarse), given_(given), options_(options), tables_(tables) {}
 
-  // False if the problem is too big, or time is up.
+  // Returns false if the problem is too big, or time is up.
   bool Make() {
     for (size_t c = 0; c < coarse_.tensors.size(); ++c) {
       const TensorChoices* choices =
@@ -47,7 +47,7 @@ class SearchProblem {
   }
 
   const ChoiceProblem& problem() const { return problem_; }
-  // Variables of tensors, by the bytes of one of them.
+  // The variables of tensor classes, those of the largest tensors first.
   std::vector<int> LargestFirst(const Graph& graph) const {
     std::vector<std::pair<int64_t, int>> order;
     for (size_t c = 0; c < tensors_.size(); ++c) {
@@ -63,7 +63,7 @@ class SearchProblem {
     return variables;
   }
 
-  // The problem with the tiles that a worker holds.
+  // The problem with a limit on the bytes of a worker's tiles.
   ChoiceProblem Limited(const MemoryLimit& memory, const std::vector<int>& parts) const {
     MemoryProfile profile(problem_.domain);
     for (const MemoryLimit::Life& life : memory.lives) {
@@ -81,7 +81,7 @@ class SearchProblem {
   // Whether time was up before the problem was made.
   bool is_late() const { return is_late_; }
 
-  // Alternatives of tensors whose value is wanted.
+  // The alternatives of tensors whose value is in `wanted`.
   ClassProfiles Profiles(const ValueMask& wanted) const {
     ClassProfiles profiles;
     profiles.operators.resize(coarse_.operators.size());
@@ -205,8 +205,8 @@ struct KindProfiles {
   std::vector<Cuts> added;
 
   void Add(const Cuts& cuts, const std::vector<int>& parts,
-           const std::vector<Cuts>* of_class) {
-    known = of_class;
+           const std::vector<Cuts>* known_of_class) {
+    known = known_of_class;
     const Cuts profile = PatternOf(cuts, parts, 0);
     const auto has = [&](const std::vector<Cuts>& list) {
       return std::find(list.begin(), list.end(), profile) != list.end();
@@ -215,7 +215,7 @@ struct KindProfiles {
     if (known == nullptr || !has(*known)) added.push_back(profile);
   }
 
-  // Whether there are new ones; then they and the known ones are a new set.
+  // Adds a set of the known and the new profiles, if any are new. Returns whether it did.
   bool Keep(std::deque<std::vector<Cuts>>* sets) {
     if (added.empty()) {
       if (known == nullptr) known = &sets->front();
@@ -311,7 +311,7 @@ ClassProfiles PartitionSearcher::WantedProfiles(const ClassCuts& given,
 }
 
 bool PartitionSearcher::TellApart(const ClassCuts& chosen, ExactProfiles* exact) {
-  bool are_new = exact->tensors.empty();  // profiles of one order, at least
+  bool are_new = exact->tensors.empty();  // then those of one order are new
   exact->tensors.resize(chosen.tensors.size(), nullptr);
   exact->operators.resize(chosen.operators.size(), nullptr);
   std::map<Shape, KindProfiles> of_shape;
@@ -324,7 +324,7 @@ bool PartitionSearcher::TellApart(const ClassCuts& chosen, ExactProfiles* exact)
     if (op.elementwise) continue;
     of_signature[op.signature].Add(chosen.operators[p], parts_, exact->operators[p]);
   }
-  if (exact_sets_.empty()) exact_sets_.emplace_back();  // of kinds that tell none apart
+  if (exact_sets_.empty()) exact_sets_.emplace_back();  // the empty set
   for (auto& [shape, kind] : of_shape) are_new |= kind.Keep(&exact_sets_);
   for (auto& [signature, kind] : of_signature) are_new |= kind.Keep(&exact_sets_);
   for (size_t c = 0; c < chosen.tensors.size(); ++c) {
@@ -353,13 +353,13 @@ ExactProfiles PartitionSearcher::ExactOf(const KnownProfiles& known) {
     of_signature[signature] = Kept(profiles);
   }
   for (const TensorClass& tensor : coarse_.tensors) {
-    const std::vector<Cuts>* found = of_shape[tensor.shape];
-    exact.tensors.push_back(found == nullptr ? none : found);
+    const std::vector<Cuts>* profiles = of_shape[tensor.shape];
+    exact.tensors.push_back(profiles == nullptr ? none : profiles);
   }
   for (const OpClass& op : coarse_.operators) {
-    const std::vector<Cuts>* found =
+    const std::vector<Cuts>* profiles =
         op.elementwise ? nullptr : of_signature[op.signature];
-    exact.operators.push_back(op.elementwise || found != nullptr ? found : none);
+    exact.operators.push_back(op.elementwise || profiles != nullptr ? profiles : none);
   }
   return exact;
 }

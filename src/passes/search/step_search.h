@@ -3,21 +3,21 @@
 // optimization goal and the dynamic program).
 //
 // One search decides one step given the others (the paper's recursion), or
-// several at once. With c_v the alternatives of tensor class v and s_p those of
-// operator class p it minimises
+// several at once. With c_v an alternative of tensor class v and s_p one of
+// operator class p, it minimises
 //   sum over p of multiplicity_p * min over s_p of
 //     sum over p's slots of cost(slot, s_p, c_class(slot)),
-// with costs of a cost model, some of which have another summand for s_p alone,
-// by elimination over variables c and s: an operator with many tensors needs
-// no table over all of them.
+// by elimination over variables c and s, so that an operator with many tensors needs no
+// table over all of them. The costs are a cost model's; some models add a cost of s_p
+// alone.
 //
 // Input:      a graph, its table and classes; the steps already decided.
 // Output:     the cuts of every class, their cost after all steps, a lower bound
 //             on it and a status.
-// Invariants: a tensor, or an operator, stays whole at a step only if nothing
-//             of it divides there or if that was given. A whole operator often
-//             communicates as much as a split one, but all workers of the step
-//             would compute the same, in whole-size memory.
+// Invariants: a tensor, or an operator, stays whole at a step only if the step can
+//             divide none of its dimensions, or if `given` or the restrictions say
+//             so. A whole operator often communicates as much as a split one, but
+//             all workers of the step would compute the same, in whole-size memory.
 // Errors:     none: given cuts must be possible (TOFU_CHECK).
 // Position:   after coalesce; recursive_search.h calls it at least once per step.
 // Deadline:   after it, undecided classes take their first alternative that
@@ -48,20 +48,20 @@
 
 namespace tofu {
 
-// The profiles (patterns.h) that each class may have; none: all.
+// The profiles (patterns.h) that each class may have; empty: all.
 struct ClassProfiles {
   std::vector<std::vector<Cuts>> tensors;    // [tensor class]
   std::vector<std::vector<Cuts>> operators;  // [operator class]
 };
 
-// The profiles that each class tells apart by their cuts; null: none.
+// The profiles that are told apart, that is, replaced by their cuts; null: none.
 struct ExactProfiles {
   std::vector<const std::vector<Cuts>*> tensors;    // [tensor class]
   std::vector<const std::vector<Cuts>*> operators;  // [operator class]
 };
 
-// The profiles that classes tell apart, by what makes classes alike: they also hold for
-// other classes of the same graph, over the same parts.
+// The profiles that are told apart, by shape and signature, so that they also serve other
+// classes of the same graph, over the same parts.
 struct KnownProfiles {
   std::vector<int> parts;
   std::map<Shape, std::vector<Cuts>> tensors;
@@ -80,21 +80,21 @@ struct SearchOptions {
   SolveBy method = SolveBy::kElimination;
   EliminateOptions eliminate;
   int64_t max_nodes = 1;                // of kBranch
-  int64_t top = kForbidden;             // only what costs less counts; of kBranch
+  int64_t top = kForbidden;             // looks for lower costs only; of kBranch
   const MemoryLimit* memory = nullptr;  // null: no limit; only of kBranch
   double elimination_work = SolveOptions().elimination_work;            // of kBranch
   double late_elimination_work = SolveOptions().late_elimination_work;  // the same
   double max_work = SolveOptions().max_work;                            // the same
-  // Steps whose order is decided. If they are not all, patterns are chosen, and the cost
-  // is a bound (patterns.h).
+  // Number of steps whose order is decided. If later steps exist, the search chooses
+  // patterns, and its cost is a bound (patterns.h).
   size_t ordered = Cuts::kMaxSteps;
   const ClassProfiles* profiles = nullptr;  // null: all
   const ExactProfiles* exact = nullptr;     // null: none; only if no step is ordered
-  // More alternatives of one class, or more new matrix cells to fill, are rejected
-  // with kTooBig.
+  // A search with more alternatives of one class, or more matrix cells to fill, ends with
+  // kTooBig.
   size_t max_alternatives = 1 << 12;
   int64_t max_cells = kUnlimitedCells;
-  // Matrices that are not filled by then are also rejected with kTooBig.
+  // So does one whose matrices are not filled by then.
   Deadline tables_deadline = Deadline::max();
 };
 
@@ -110,7 +110,7 @@ struct SearchResult {
 // Searches of one graph over the same steps, which share cached results.
 class PartitionSearcher {
  public:
-  // `parts` of all steps.
+  // `parts`: those of all steps.
   PartitionSearcher(const Graph& graph, const StrategyTable& table,
                     const CoarseGraph& coarse, const std::vector<int>& parts,
                     const Restrictions& restrictions, const Objective& objective = {});
@@ -118,22 +118,22 @@ class PartitionSearcher {
   const CostModel& model() const { return *model_; }
   const std::vector<int>& parts() const { return parts_; }
 
-  // `given` covers the first steps, or all.
-  // If nothing costs less than the top, the lower bound is the top.
+  // `given` covers the first steps, or all. If no choice costs less than options.top, the
+  // lower bound is the top.
   SearchResult Search(const ClassCuts& given, const SearchOptions& options);
 
-  // The profiles of every tensor class that a plan of less than `top` bytes may have,
-  // found in so many rounds (wanted_values.h); operators may have any. Nothing if there
-  // are more alternatives than the options allow.
+  // The profiles of every tensor class that a plan cheaper than `top` may have, found in
+  // `rounds` rounds (wanted_values.h); operators may have any. Empty if there are more
+  // alternatives than the options allow.
   ClassProfiles WantedProfiles(const ClassCuts& given, const SearchOptions& options,
                                int64_t top, int rounds);
 
-  // Adds the profiles of these choices to those that all classes of their kinds tell
-  // apart. False if none was new: then the choices are a plan.
+  // Tells the chosen profiles apart, for all classes of the same shape or signature.
+  // Returns false if none was new: then the choices are a plan.
   bool TellApart(const ClassCuts& chosen, ExactProfiles* exact);
 
-  // Profiles to tell apart from the start, by what an earlier search told apart; and the
-  // reverse.
+  // Convert between the profiles by class and those by shape and signature, which an
+  // earlier search hands on.
   ExactProfiles ExactOf(const KnownProfiles& known);
   KnownProfiles KnownOf(const ExactProfiles& exact) const;
 
@@ -143,7 +143,7 @@ class PartitionSearcher {
  private:
   SearchTables* TablesOf(size_t ordered);
   const std::vector<Cuts>* Kept(std::vector<Cuts> profiles);
-  // Every tensor takes its first alternative, every operator its best one then.
+  // Gives every tensor its first alternative, and then every operator its best one.
   SearchResult Hurry(ClassCuts given, SearchOptions options);
 
   const Graph& graph_;

@@ -28,9 +28,9 @@ Solution SweepPairs(const PlanProblem& problem, Solution best) {
     ClassCuts cuts = best.cuts;
     FreeStep(problem, i / steps, &cuts);
     FreeStep(problem, i % steps, &cuts);
-    SearchResult found = problem.searcher->Search(cuts, options);
-    if (found.status == EliminateStatus::kTooBig || found.cost >= best.cost) continue;
-    best = Cheaper(std::move(best), std::move(found));
+    SearchResult result = problem.searcher->Search(cuts, options);
+    if (result.status == EliminateStatus::kTooBig || result.cost >= best.cost) continue;
+    best = Cheaper(std::move(best), std::move(result));
     unchanged = 0;
   }
   return best;

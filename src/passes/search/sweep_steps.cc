@@ -27,15 +27,15 @@ Solution SweepSteps(const PlanProblem& problem, ClassCuts start, int sweeps,
     --*searches_left;
     Tell(problem, best, "deciding each step again");
     const std::vector<int> before = FreeStep(problem, i % steps, &cuts);
-    SearchResult found = problem.searcher->Search(cuts, CommonOptions(problem));
-    unchanged = found.cost < cost ? 0 : unchanged + 1;
-    if (found.cost >= cost) {
+    SearchResult result = problem.searcher->Search(cuts, CommonOptions(problem));
+    unchanged = result.cost < cost ? 0 : unchanged + 1;
+    if (result.cost >= cost) {
       Restore(i % steps, before, &cuts);
       continue;
     }
-    cost = found.cost;
-    cuts = found.cuts;
-    best = Cheaper(std::move(best), std::move(found));
+    cost = result.cost;
+    cuts = result.cuts;
+    best = Cheaper(std::move(best), std::move(result));
   }
   return best;
 }

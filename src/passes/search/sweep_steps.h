@@ -1,8 +1,8 @@
 // Decides every step again, given the others, until none gets cheaper.
 //
-// Input:      cuts to start from, which may cost anything, and the best solution; how
-//             often to decide every step at most, and how many searches are left.
-// Output:     the cheapest solution; fewer searches.
+// Input:      the cuts to start from, which may cost more than the best solution; the
+//             most sweeps over all steps; the number of searches left.
+// Output:     the cheapest solution; the number of searches left then.
 // Errors:     none.
 // Position:   one of the improvers (recursive_search.h); reorder_steps.h uses it for
 //             every order.
@@ -14,8 +14,8 @@
 
 namespace tofu {
 
-constexpr int kMaxSweeps = 8;     // times to decide every step again
-constexpr int kMaxSearches = 24;  // of all sweeps together
+constexpr int kMaxSweeps = 8;     // over all steps
+constexpr int kMaxSearches = 24;  // in all sweeps together
 
 Solution SweepSteps(const PlanProblem& problem, ClassCuts start, int sweeps,
                     int* searches_left, Solution best);

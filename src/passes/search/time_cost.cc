@@ -20,7 +20,7 @@ int Product(const std::vector<int>& parts, size_t begin, size_t end) {
   return product;
 }
 
-// Into how many parts cuts divide something.
+// The number of parts into which cuts divide a tensor or an operator.
 double Divided(const Cuts& cuts, const std::vector<int>& parts) {
   double divided = 1;
   for (size_t step = 0; step < cuts.size(); ++step) {
@@ -29,7 +29,7 @@ double Divided(const Cuts& cuts, const std::vector<int>& parts) {
   return divided;
 }
 
-// Into how many parts cuts divide each dimension.
+// The number of parts into which cuts divide each dimension.
 Shape DividedSides(size_t sides, const Cuts& cuts, const std::vector<int>& parts) {
   Shape divided(sides, 1);
   for (size_t step = 0; step < cuts.size(); ++step) {
@@ -44,22 +44,21 @@ Cuts OnlyFirst(Cuts cuts, size_t steps) {
   return cuts;
 }
 
-// Where tiles begin along each dimension, ascending.
+// The indices at which tiles begin along each dimension, ascending.
 TileStarts StartsOf(const GroupBoxes& tiles) {
-  TileStarts starts;
+  TileStarts all_starts;
   for (const Intervals& dim : tiles.dims) {
-    std::vector<int64_t>& of_dim = starts.emplace_back();
+    std::vector<int64_t>& starts = all_starts.emplace_back();
     for (size_t i = 0; i < dim.begin.size(); ++i) {
-      if (dim.begin[i] < dim.end[i]) of_dim.push_back(dim.begin[i]);
+      if (dim.begin[i] < dim.end[i]) starts.push_back(dim.begin[i]);
     }
-    std::sort(of_dim.begin(), of_dim.end());
-    of_dim.erase(std::unique(of_dim.begin(), of_dim.end()), of_dim.end());
+    std::sort(starts.begin(), starts.end());
+    starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
   }
-  return starts;
+  return all_starts;
 }
 
-// What boxes touch of a grid of tiles: from the number of the first tile to one beyond
-// that of the last.
+// The tiles of a grid that boxes touch: a range of tile numbers for each interval.
 GroupBoxes InTiles(GroupBoxes boxes, const TileStarts& starts) {
   for (size_t d = 0; d < boxes.dims.size(); ++d) {
     Intervals& dim = boxes.dims[d];
@@ -79,7 +78,7 @@ GroupBoxes InTiles(GroupBoxes boxes, const TileStarts& starts) {
   return boxes;
 }
 
-// The splits of `longer` after those of `shorter`.
+// The splits of `longer` after those of `shorter`, with which it begins.
 TileSplits Rest(const TileSplits& longer, const TileSplits& shorter) {
   return {longer.begin() + static_cast<std::ptrdiff_t>(shorter.size()), longer.end()};
 }
@@ -90,7 +89,8 @@ StepSet StepsOf(const TileSplits& splits) {
   return steps;
 }
 
-// Whether workers have made each element once, or the same boxes of it. `tiles` cover it.
+// Whether workers with different boxes in `made` share no element: then these boxes hold
+// as many elements as `tiles`, which cover the tensor.
 bool IsDisjoint(const GroupBoxes& made, const GroupBoxes& tiles) {
   const auto once = [](const GroupBoxes& boxes) {
     StepSet differ = 0;
@@ -157,7 +157,7 @@ TimeCost::TimeCost(const Graph& graph, const StrategyTable& table, const TimeMod
 }
 
 std::vector<TimeCost::Alike> TimeCost::FindAlike() const {
-  std::vector<Alike> found;
+  std::vector<Alike> groups;
   std::map<std::vector<int>, size_t> numbers;
   for (int worker = 0; worker < workers_; ++worker) {
     const std::vector<int> digits = WorkerDigits(worker, parts_);
@@ -165,20 +165,21 @@ std::vector<TimeCost::Alike> TimeCost::FindAlike() const {
     for (size_t step = 0; step < parts_.size(); ++step) {
       if (!shares_.of(step).empty()) key.push_back(digits[step]);
     }
-    const auto [number, is_new] = numbers.try_emplace(key, found.size());
-    if (is_new) found.push_back({worker, digits, 0});
-    ++found[number->second].count;
+    const auto [number, is_new] = numbers.try_emplace(key, groups.size());
+    if (is_new) groups.push_back({worker, digits, 0});
+    ++groups[number->second].count;
     if (model_.machine.kinds.empty() && shares_.of_steps.empty()) {
-      found.back().count = workers_;
+      groups.back().count = workers_;
       break;
     }
   }
-  for (Alike& alike : found) {  // of equal pieces the first is a largest one
+  for (Alike& alike : groups) {
     for (size_t step = 0; step < parts_.size(); ++step) {
+      // The first piece of an even division is a largest one.
       if (shares_.of(step).empty()) alike.digits[step] = 0;
     }
   }
-  return found;
+  return groups;
 }
 
 GroupTiles TimeCost::Tiles(const Shape& shape, const Cuts& cuts) const {
@@ -255,12 +256,12 @@ double TimeCost::Slowest(const Shape& extents, const Cuts& cuts,
 double TimeCost::ComputeSeconds(int node, const OperatorRegions& regions,
                                 const Cuts& cuts) const {
   const Node& n = graph_.nodes[node];
-  // By steps that are not decided.
+  // The parts of steps that are not decided.
   const double divided = Product(parts_, cuts.size(), parts_.size());
   double groups = workers_ / divided;
   const StrategyRow* row = table_.row(node);
   if (row != nullptr &&
-      row->random) {  // one group computes for those it is not split over
+      row->random) {  // of the groups it is not split over, only one computes
     groups /= Product(parts_, 0, cuts.size()) / Divided(cuts, parts_);
   }
   const auto bytes_of = [&](bool is_output, int count) {
@@ -299,7 +300,7 @@ double TimeCost::ElementwiseSeconds(int node, const Cuts& tensor_cuts) const {
   });
 }
 
-// Of an operator of which this worker computes one of `divided` parts.
+// The time of one of `divided` parts of an operator on this worker.
 double TimeCost::PartSeconds(int node, int worker, double read, double written,
                              double divided) const {
   Work work = model_.works[node];
@@ -323,7 +324,7 @@ std::vector<TimeCost::Held> TimeCost::HeldOfInput(const GroupBoxes& needed,
   return held;
 }
 
-// Of every copy that is added up.
+// Counts the elements of every term that is added up.
 std::vector<TimeCost::Held> TimeCost::HeldOfOutput(const GroupBoxes& needed, int index,
                                                    const TimedSplit& split) const {
   const TileStarts starts = StartsOf(split.by.back().Boxes(true, index));
@@ -338,7 +339,8 @@ std::vector<TimeCost::Held> TimeCost::HeldOfOutput(const GroupBoxes& needed, int
   return held;
 }
 
-// Workers that share a tile have equal pieces of it, as many as their later steps make.
+// The pieces that workers of one tile hold: they are equal, one for each part that the
+// steps of `splits` make.
 std::vector<TimeCost::Held> TimeCost::HeldPieces(const GroupBoxes& tiles,
                                                  const TileSplits& splits) const {
   std::vector<Held> held;
@@ -364,7 +366,8 @@ int64_t TimeCost::Copies(StepSet steps, size_t from) const {
   return copies;
 }
 
-// Of the terms of the steps `adds`, of pieces that all who differ at these steps have.
+// The terms of the steps `adds`; workers that differ at these steps all have terms of
+// their pieces.
 std::vector<TimeCost::Held> TimeCost::HeldTerms(const GroupBoxes& pieces,
                                                 StepSet adds) const {
   std::vector<Held> held;
@@ -375,7 +378,8 @@ std::vector<TimeCost::Held> TimeCost::HeldTerms(const GroupBoxes& pieces,
   return held;
 }
 
-// Of partial sums, of which each worker has one of a term, and which differ at `adds`.
+// The partial sums of an output: each worker has one, and those of workers that differ at
+// `adds` are still to be added up.
 std::vector<TimeCost::Held> TimeCost::HeldPartial(const GroupBoxes& needed,
                                                   const GroupBoxes& partial,
                                                   StepSet adds) const {
@@ -389,7 +393,7 @@ std::vector<TimeCost::Held> TimeCost::HeldPartial(const GroupBoxes& needed,
   return held;
 }
 
-// Adds a fetch of what crosses the links.
+// Adds the time and bytes of one fetch.
 void TimeCost::AddFetch(const std::vector<Held>& held, int64_t element_bytes,
                         const GroupBoxes& needed, FetchTime* time) const {
   const double groups = static_cast<double>(needed.groups());
@@ -421,7 +425,8 @@ FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
     const GroupBoxes pieces = Pieces(owned, way.splits);
     AddFetch(HeldOfOutput(pieces, slot.index, split), bytes, pieces, &time);
     if (!way.splits.empty()) AddFetch(HeldPieces(owned, way.splits), bytes, owned, &time);
-    // Two fetches at least. What updates make is copied directly, outside of the graph.
+    // A route takes at least two fetches. Updated tensors are copied directly, outside of
+    // the graph.
     const bool may_gain = !is_update_[node] && CrossesHosts(time) &&
                           (!way.splits.empty() || time.seconds > host_s_);
     time = finished(std::move(time));
@@ -432,7 +437,7 @@ FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
   if (regions.InputElements(slot.index, owned) == 0) return time;
   const GroupBoxes& needed = regions.Boxes(false, slot.index);
   AddFetch(HeldOfInput(needed, tiles), bytes, needed, &time);
-  // A route takes at least one fetch more.
+  // A route takes at least one more fetch.
   const bool may_gain = CrossesHosts(time) && time.seconds > host_s_;
   time = finished(std::move(time));
   if (!may_gain) return time;
@@ -445,7 +450,7 @@ FetchTime TimeCost::NoTime(size_t steps) const {
   return time;
 }
 
-// A route saves only what crosses slower links.
+// Whether some bytes cross more than the innermost links; routes save no others.
 bool TimeCost::CrossesHosts(const FetchTime& direct) const {
   const size_t steps = std::min(inner_steps_, direct.bytes_by_step.size());
   return std::any_of(direct.bytes_by_step.begin(),
@@ -453,7 +458,7 @@ bool TimeCost::CrossesHosts(const FetchTime& direct) const {
                      [](int64_t bytes) { return bytes > 0; });
 }
 
-// The states after the first one on the cheapest way, whose moves it adds to `time`.
+// Returns the cheapest path from state 0 (excluded) and adds its moves to `time`.
 std::vector<int> TimeCost::Cheapest(int states, const AddMove& add_move,
                                     FetchTime* time) const {
   const auto cost = [&](int from, int to) {
@@ -470,7 +475,7 @@ std::vector<int> TimeCost::Cheapest(int states, const AddMove& add_move,
   return way;
 }
 
-// Over the fastest route with stops; nothing if there is no stop.
+// The time over the fastest route with stops; 0 if there is none.
 FetchTime TimeCost::RoutedTime(const GroupBoxes& needed, const GroupTiles& tiles,
                                int64_t element_bytes) const {
   FetchTime time = NoTime(needed.parts.size());
@@ -497,8 +502,8 @@ FetchTime TimeCost::RoutedTime(const GroupBoxes& needed, const GroupTiles& tiles
   return time;
 }
 
-// The same for an output. States: what workers have made, partial sums, pieces of tiles,
-// and the tiles.
+// The same for an output. Its states: the regions as produced, partial sums, pieces of
+// tiles, and the tiles.
 FetchTime TimeCost::RoutedOutput(int index, const TimedSplit& split,
                                  const GroupBoxes& tiles, int64_t element_bytes) const {
   FetchTime time = NoTime(tiles.parts.size());
@@ -541,7 +546,8 @@ FetchTime TimeCost::RoutedOutput(int index, const TimedSplit& split,
   return time;
 }
 
-// With what computation hides, and what packing takes.
+// Scales the time to the largest region, and adds the part that computation hides and the
+// time to pack.
 FetchTime TimeCost::Finished(FetchTime time, double fullness, bool may_overlap,
                              double compute_s) const {
   time.seconds *= fullness;
@@ -556,7 +562,7 @@ int64_t TimeCost::LeastFetchNs(const OpSlot& slot, int64_t bytes,
   double seconds = static_cast<double>(bytes) / workers_ / most_per_s_;
   if (MayOverlap(slot)) seconds = std::max(seconds - compute_s, 0.0);
   seconds += PackSeconds(static_cast<double>(bytes) / workers_);
-  // Rounded down: one operation less than Fetch() rounds may have rounded up.
+  // One ns less, in case Fetch(), which rounds once more, rounds down.
   return std::max<int64_t>(Nanoseconds(seconds + host_s_) - 1, 0);
 }
 

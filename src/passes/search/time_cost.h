@@ -1,35 +1,36 @@
-// Predicts what an operator of a plan takes on a machine: the cost of searches whose
-// objective is time. Figures are means over the workers, but where parts or tiles do not
-// divide evenly, all wait for the largest: the mean times what that has more.
+// Predicts the time of a plan's operator on a machine: the cost of searches whose
+// objective is time. Figures are means over the workers; if parts or tiles are uneven,
+// all wait for the largest, and the mean is scaled by its size over the mean size.
 //
 //   operator   the time of its part: the operator's arithmetic, divided by the parts that
 //              it is split into, and the bytes of the part's regions (machine.h)
-//   fetch      step i divides each group of workers; what a worker reads from other parts
-//              of the same group crosses the link of that step: the slowest between two
-//              workers of a group. With T_i the tile that the first i groups around a
-//              worker own, and N what it needs, that is
+//   fetch      step i divides each group of workers; elements that a worker reads from
+//              other parts of its group cross the link of that step: the slowest between
+//              two workers of a group. With T_i the tile that the worker's group of the
+//              first i steps owns, and N the region that the worker needs, these are
 //                |N intersect T_(i-1)| - |N intersect T_i|,
-//              and likewise for outputs, whose sources are what groups have produced.
+//              and likewise for outputs, whose sources are the regions that groups have
+//              produced.
 //              Tiles of other workers are read one after the other: for each a latency,
 //              and its bytes at the link's rate for that size, while all workers read.
-//              A sum that several workers need whole is two fetches where the graph has
-//              two (cost.h): of the pieces' terms, and of the other pieces. What
-//              crosses other than the innermost links is fetched through the stops of
-//              a route (routes.h) where that takes less.
-//   host       for every operator and every fetch the longer of what its worker needs to
-//              launch it and what the script's thread needs to hand it to all workers
-//   overlap    parameters are there before the step begins. Where a device runs several
-//              operators at a time, what crosses links for a parameter that an operator
-//              reads counts only as far as it takes longer than the operator itself. All
-//              other fetches count in full: operators wait for them.
+//              A sum that several workers need whole takes two fetches if the graph has
+//              two (cost.h): the terms of a worker's piece, and the other pieces. A fetch
+//              that crosses more than the innermost links goes through the stops of a
+//              route (routes.h) if that takes less time.
+//   host       for every operator and every fetch, the longer of two times: its worker's
+//              to launch it, and the script's thread's to hand it to all workers
+//   overlap    parameters are ready before the step begins. If a device runs several
+//              operators at a time, the fetch of a parameter hides behind the operator
+//              that reads it, and only its excess counts. All other fetches count in
+//              full: operators wait for them.
 //   packing    on GPUs a fetch slices the sources and joins the slices, which reads and
 //              writes every byte twice; nothing hides that
 //
-// On a mixed machine everyone waits for the device that needs longest for its part. A
-// balanced model instead supposes that faster devices have larger parts, so that all take
-// as long: the harmonic mean. Copies take as long as the slowest devices' links.
+// On a mixed machine all wait for the device that needs longest for its part. A balanced
+// model instead supposes that faster devices have larger parts, so that all take equally
+// long: the harmonic mean. Copies take as long as over the slowest device's links.
 //
-// A plan of which only the first steps are decided counts as if the others divided
+// If only a plan's first steps are decided, the others count as if they divided
 // everything evenly and communicated nothing.
 //
 // Errors:     none.
@@ -53,7 +54,7 @@
 
 namespace tofu {
 
-// A machine, and the work of every operator of a graph, whole.
+// A machine, and the work of every whole operator of a graph.
 struct TimeModel {
   Machine machine;
   std::vector<Work> works;  // [node]
@@ -65,12 +66,12 @@ using TileStarts = std::vector<std::vector<int64_t>>;  // [dimension]
 // The tiles of a tensor that groups of the first 0, 1, 2, ... steps own.
 struct GroupTiles {
   std::vector<GroupBoxes> owned;  // [steps]
-  std::vector<GroupBoxes> grid;   // the same in numbers of tiles along each dimension
+  std::vector<GroupBoxes> grid;   // the same, in numbers of tiles along each dimension
   TileStarts starts;              // where tiles begin
   double fullness = 1;            // the largest tile's elements over the mean
 };
 
-// An operator's part, and what groups of the first 0, 1, 2, ... steps produce.
+// An operator's part, and the regions of groups of the first 0, 1, 2, ... steps.
 struct TimedSplit {
   std::vector<OperatorRegions> by;  // [steps]
   double compute_s = 0;
@@ -79,12 +80,12 @@ struct TimedSplit {
 
 struct FetchTime {
   double seconds = 0;                  // on links and to pack
-  double hidden_s = 0;                 // of these, by the operator's computation
-  double host_s = 0;                   // not among them
-  std::vector<int64_t> bytes_by_step;  // that cross each step's link, over all groups
+  double hidden_s = 0;                 // the part of these that computation hides
+  double host_s = 0;                   // the host's, not in `seconds`
+  std::vector<int64_t> bytes_by_step;  // bytes over each step's link, over all groups
   std::vector<TileSplits> partial;     // stops of a sum's route, before the others
   std::vector<TileSplits> stops;       // of the route, first to last
-  int64_t relayed_bytes = 0;           // more than directly
+  int64_t relayed_bytes = 0;           // bytes that the route adds
 
   int64_t Bytes() const;
   bool HasRoute() const { return !partial.empty() || !stops.empty(); }
@@ -93,7 +94,7 @@ struct FetchTime {
 
 class TimeCost {
  public:
-  // `parts` of all steps. Cuts below may be those of the first steps only.
+  // `parts`: those of all steps. Cuts below may be those of the first steps only.
   TimeCost(const Graph& graph, const StrategyTable& table, const TimeModel& model,
            std::vector<int> parts, TileShares shares = {});
 
@@ -107,23 +108,24 @@ class TimeCost {
 
   FetchTime Fetch(int node, const OpSlot& slot, const TimedSplit& split,
                   const GroupTiles& tiles) const;
-  // No fetch of so many bytes over all groups counts less, for an operator that computes
-  // for so long.
+  // Bounds the counted time of a fetch of `bytes` over all groups, for an operator that
+  // computes for `compute_s`.
   int64_t LeastFetchNs(const OpSlot& slot, int64_t bytes, double compute_s) const;
 
-  // Whether computation may hide what the slot fetches.
+  // Whether computation may hide the slot's fetch.
   bool MayOverlap(const OpSlot& slot) const;
   // Whether fetches may take routes.
   bool HasRoutes() const { return inner_steps_ > 0; }
-  double host_s() const { return host_s_; }  // of every operator or fetch
+  double host_s() const { return host_s_; }  // the host's time per operator or fetch
   int LevelOf(size_t step) const { return levels_[step]; }
   const Machine& machine() const { return model_.machine; }
 
  private:
-  // What the groups of the first 0, 1, 2, ... steps hold of what is needed.
+  // The elements of a needed region that a worker's group of some first steps holds,
+  // summed over the workers. Functions return one for 0, 1, 2, ... steps.
   struct Held {
     int64_t elements = 0;
-    int64_t tiles = 0;  // in which these lie
+    int64_t tiles = 0;  // in which the elements lie
   };
 
   std::vector<Held> HeldOfInput(const GroupBoxes& needed, const GroupTiles& tiles) const;
@@ -147,7 +149,7 @@ class TimeCost {
                      double compute_s) const;
   void AddFetch(const std::vector<Held>& held, int64_t element_bytes,
                 const GroupBoxes& needed, FetchTime* time) const;
-  // Workers whose devices and shares are alike, by the first of them.
+  // Workers whose devices and shares are alike, represented by the first of them.
   struct Alike {
     int worker = 0;
     std::vector<int> digits;
@@ -157,10 +159,10 @@ class TimeCost {
   std::vector<Alike> FindAlike() const;
   Division division() const { return {parts_, shares_}; }
   Shape VarExtents(int node) const;
-  // The largest part over the mean one: of workers that are alike, and of all.
+  // The largest part over the mean one, among workers that are alike, or among all.
   double Fullness(const Shape& extents, const Cuts& cuts, const Alike& alike) const;
   double Fullness(const Shape& extents, const Cuts& cuts) const;
-  // What workers wait for, of seconds by worker and fullness.
+  // The seconds that all workers wait, given each one's seconds by worker and fullness.
   template <typename SecondsOf>
   double Slowest(const Shape& extents, const Cuts& cuts, SecondsOf seconds_of) const;
   double PartSeconds(int node, int worker, double read, double written,
@@ -176,10 +178,10 @@ class TimeCost {
   std::vector<bool> is_update_;  // [node]
   int workers_ = 1;
   LinkRates rates_;
-  std::vector<Alike> alike_;  // all workers
-  std::vector<int> levels_;   // of links, [step]
+  std::vector<Alike> alike_;  // cover all workers
+  std::vector<int> levels_;   // [step]: level of its links
   size_t inner_steps_ = 0;    // the first step that crosses the innermost links only
-  double most_per_s_ = 0;     // no copy is faster
+  double most_per_s_ = 0;     // bytes per second of the fastest possible copy
   double host_s_ = 0;
 };
 

@@ -46,8 +46,8 @@ int64_t TimeCostModel::LeastSlotCost(const OpSlot& slot, int64_t least_bytes,
   return time_.LeastFetchNs(slot, least_bytes, split.compute_s);
 }
 
-// A class has different operators, unless they draw random numbers (coalesce.h). Of
-// patterns the cost is a bound, without what they fetch.
+// The operators of a class differ, unless they draw random numbers (coalesce.h). The cost
+// of a pattern is a bound: it leaves out fetches.
 int64_t TimeCostModel::ElementwiseCost(int op_class, const Cuts& tensor_cuts,
                                        bool is_pattern) const {
   const OpClass& op = coarse_.operators[op_class];
@@ -80,12 +80,12 @@ int64_t TimeCostModel::PlanCost(const ClassCuts& cuts) const {
 }
 
 void TimeCostModel::Describe(const ClassCuts& cuts, Plan* plan) const {
-  Prediction found = PredictClasses(graph_, table_, coarse_, cuts, parts_, machine_);
-  found.time.lower_bound_ns = 0;
-  plan->objective = PlanObjective{name(), unit(), found.time.step_ns};
-  plan->predicted = std::move(found.time);
-  plan->routes = std::move(found.routes);
-  plan->output_routes = std::move(found.output_routes);
+  Prediction prediction = PredictClasses(graph_, table_, coarse_, cuts, parts_, machine_);
+  prediction.time.lower_bound_ns = 0;
+  plan->objective = PlanObjective{name(), unit(), prediction.time.step_ns};
+  plan->predicted = std::move(prediction.time);
+  plan->routes = std::move(prediction.routes);
+  plan->output_routes = std::move(prediction.output_routes);
 }
 
 }  // namespace tofu

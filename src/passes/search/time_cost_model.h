@@ -1,5 +1,5 @@
-// Counts the nanoseconds of a training step on a machine (cost_model.h): each operator's
-// part, and each fetch (time_cost.h).
+// The objective "time" (cost_model.h): counts the nanoseconds of a training step on a
+// machine, for each operator's part and each fetch (time_cost.h).
 #ifndef TOFU_PASSES_SEARCH_TIME_COST_MODEL_H_
 #define TOFU_PASSES_SEARCH_TIME_COST_MODEL_H_
 

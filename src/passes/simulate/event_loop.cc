@@ -16,14 +16,14 @@ struct Running {
   int operation = 0;
   Phase phase = Phase::kHost;
   int flow = 0;     // number of the flow in its operation
-  double left = 0;  // seconds alone, or bytes
+  double left = 0;  // remaining seconds without sharing, or bytes
   double rate = 1;
 };
 
 // The operations that a device's threads take.
 struct Queue {
   std::deque<int> waiting;
-  int idle = 0;  // threads
+  int idle = 0;  // idle threads
 };
 
 class EventLoop {
@@ -108,7 +108,7 @@ class EventLoop {
   // --- time ---
 
   void Advance(double seconds) {
-    // A node that is to end within this share of a step ends now: rounding differs.
+    // The relative rounding error within which operations end now.
     constexpr double kRounding = 1e-9;
     now_ += seconds;
     shares_.Advance(seconds);
@@ -147,7 +147,7 @@ class EventLoop {
     }
   }
 
-  // Goes on to the next phase that takes time; true if there is none.
+  // Advances to the next phase that takes time. Returns true if there is none.
   bool NextPhase(Running* running) {
     while (running->left == 0) {
       const Operation& own = operation(*running);
@@ -234,7 +234,8 @@ class EventLoop {
     }
   }
 
-  // Ends what has ended, and what that starts and takes no time.
+  // Ends all operations that have ended, and the operations that they start and that take
+  // no time.
   void Settle() {
     while (!ended_now_.empty()) {
       const int operation = ended_now_.back();

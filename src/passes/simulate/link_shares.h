@@ -1,7 +1,7 @@
-// The ports and groups of a machine's links, which flows share.
+// Shares the ports and groups of a machine's links among flows.
 //
 // Input:      a machine, and flows that begin and end.
-// Output:     the rate of each flow at the moment, and the use of each group.
+// Output:     the present rate of each flow, and the use of each group.
 // Errors:     none.
 // Position:   used by event_loop.h.
 // Complexity: O(L) for each call, L levels.
@@ -19,7 +19,7 @@ class LinkShares {
  public:
   // A group of devices at a level of links.
   struct Group {
-    int flows = 0;  // now
+    int flows = 0;  // present flows
     double busy_s = 0;
     double bytes = 0;
   };
@@ -28,7 +28,7 @@ class LinkShares {
 
   void Begin(const Flow& flow) { Change(flow, 1); }
   void End(const Flow& flow) { Change(flow, -1); }
-  // Bytes per second of a flow that has begun.
+  // The bytes per second of a flow that has begun.
   double Rate(const Flow& flow) const;
   void Advance(double seconds);
 

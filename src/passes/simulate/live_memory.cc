@@ -10,7 +10,7 @@ struct Use {
   double begin_s = 0;
   double end_s = 0;
   int64_t bytes = 0;
-  int worker = -1;  // of a tensor that is not counted
+  int worker = -1;  // -1: the tensor is not counted
 };
 
 struct Change {
@@ -95,7 +95,7 @@ class Uses {
   std::vector<Use> uses_;   // [entry]
 };
 
-// The most of a running sum in each of `moments` equal parts of `step_s`.
+// The maximum of a running sum in each of `moments` equal parts of `step_s`.
 std::vector<int64_t> Most(std::vector<Change> changes, double step_s, int moments) {
   std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return a.time_s != b.time_s ? a.time_s < b.time_s : a.bytes < b.bytes;

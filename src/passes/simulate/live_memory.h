@@ -1,11 +1,11 @@
-// The memory in use on each worker while a simulated step runs.
+// Counts the memory in use on each worker while a simulated step runs.
 //
 // A tensor is in use from the beginning of the operation that writes it to the end of its
-// last reader, heads until the step ends. One that takes over its input's memory prolongs
-// it. Tensors of the caller (variables) are not counted.
+// last reader; a head until the step ends. A tensor that takes over its input's memory
+// prolongs the input's use. Tensors of the caller (variables) are not counted.
 //
-// Input:      a bound graph with its memory plan, and when its operations ran.
-// Output:     [worker][part of the step]: the most bytes in use.
+// Input:      a bound graph with its memory plan, and the times of its operations.
+// Output:     [worker][part of the step]: most bytes in use.
 // Errors:     none.
 // Position:   used by simulate.h.
 // Complexity: O(N log N + E).

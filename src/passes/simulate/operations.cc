@@ -13,7 +13,7 @@
 namespace tofu {
 namespace {
 
-// An element that moves is read and written.
+// Bytes of memory traffic per byte that moves: it is read and written.
 constexpr double kMovesPerByte = 2;
 constexpr double kUnknown = -1;
 
@@ -51,7 +51,7 @@ class Maker {
  private:
   bool IsCopy(int node) const { return graph_.nodes[node].op == kCrossDeviceCopyOp; }
 
-  // [node]: where the segment that starts there ends; the next node if it is alone.
+  // [node]: the end of the segment that starts there; the next node if it is alone.
   std::vector<int> SegmentEnds() const {
     std::vector<int> ends(graph_.nodes.size());
     for (int node = 0; node < graph_.num_nodes(); ++node) ends[node] = node + 1;
@@ -69,7 +69,7 @@ class Maker {
     operation.host_s = machine_.DeviceOf(operation.device).synchronize_s;
     operation.activity = ActivityOf(node);
     operation.first_flow = static_cast<int>(result_.flows.size());
-    if (IsCopy(node)) {  // the engine runs a copy where the tensor comes from
+    if (IsCopy(node)) {  // the engine runs a copy on the tensor's own device
       operation.device = bound_.workers[graph_.nodes[node].inputs[0].node];
       operation.on_copy_thread = machine_.device.is_gpu;
     }
@@ -117,7 +117,7 @@ class Maker {
     return known[call];
   }
 
-  // Whether the output is the input's memory with the same elements.
+  // Whether the output shares the input's memory and elements.
   bool IsInPlace(int node) const {
     const Node& n = graph_.nodes[node];
     if (n.inputs.size() != 1 || n.num_outputs != 1) return false;
@@ -136,7 +136,7 @@ class Maker {
     ++operation->num_flows;
   }
 
-  // The worker whose tile a fetch reads as its input number `input`, or through it.
+  // The worker whose tile a fetch reads as input number `input`, or through that handle.
   int Owner(int fetch, int input) const {
     int node = graph_.nodes[fetch].inputs[input].node;
     while (IsCopy(node)) node = graph_.nodes[node].inputs[0].node;
@@ -178,10 +178,10 @@ class Maker {
 
   // --- dependencies ---
 
-  // Memory that operations read and write in turn.
+  // One block of memory, which operations read and write in turn.
   struct Variable {
     int writer = -1;
-    std::vector<int> readers;  // since it was written
+    std::vector<int> readers;  // since its last write
   };
 
   int VariableOf(NodeEntry entry) const {

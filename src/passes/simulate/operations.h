@@ -1,8 +1,9 @@
-// The operations that the framework's engine runs for a graph, and their dependencies.
+// Lists the operations that the framework's engine runs for a graph, and their
+// dependencies.
 //
 // The executor pushes one operation for each node, in its own order (bound_graph.h). An
 // operation waits for the writers of its inputs and, before it writes to memory, for all
-// that read or wrote that memory before: the planner's blocks are the engine's
+// earlier readers and writers of that memory: the planner's blocks are the engine's
 // variables. Control dependencies only decide the order.
 // On devices with segments, the nodes of one of `segments` are one operation: it
 // waits for the inputs of all of them.
@@ -27,15 +28,15 @@
 
 namespace tofu {
 
-// Bytes that move between two devices.
+// A move of bytes between two devices.
 struct Flow {
   int from = 0;
   int to = 0;
   double bytes = 0;
 };
 
-// Computes, or brings regions from other workers, or copies a tensor to another worker,
-// or only orders others (publications and retirements).
+// An operation computes, brings regions from other workers, copies a tensor to another
+// worker, or only orders others (publications and retirements).
 enum class Activity { kCompute, kFetch, kCopy, kOrder };
 
 struct Operation {
@@ -44,7 +45,7 @@ struct Operation {
   Activity activity = Activity::kCompute;
   int node = 0;          // the first of its nodes, in the bound graph
   double host_s = 0;     // on the thread that runs it
-  double compute_s = 0;  // on the device, alone
+  double compute_s = 0;  // on the device, without sharing it
   int first_flow = 0;    // they run after the computation, one after the other
   int num_flows = 0;
 };

@@ -22,7 +22,7 @@ void AddEntry(const Graph& graph, NodeEntry entry, std::string* key) {
   *key += ';';
 }
 
-// Equal for nodes that make the same call.
+// A text that is equal for nodes that make the same call.
 std::string Key(const Graph& graph, int number) {
   const Node& node = graph.nodes[number];
   std::string key = node.op.text() + '\n';

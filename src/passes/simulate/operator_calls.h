@@ -1,10 +1,10 @@
 // Finds the different calls of operators in a graph: thousands of nodes make a few
-// hundred, and only these need their work counted.
+// hundred calls, and only their work must be counted.
 //
 // Input:      a graph with shapes and dtypes.
 // Output:     nodes with the same operator, attributes, shapes and dtypes make the same
-//             call. Fetches, copies between workers and nodes that only announce a tile
-//             make none: the simulator models them itself.
+//             call. Fetches, copies between workers and nodes that only publish or retire
+//             tiles make none: the simulator models them itself.
 // Errors:     none.
 // Position:   before operations.h, which needs the work of every call.
 // Complexity: linear in nodes and edges, with a lookup of each node's text.

@@ -2,11 +2,11 @@
 // how workers and links spend the time.
 //
 // Input:      a graph as the executor runs it, its memory plan, the work of its
-// operators,
-//             and a machine with at least as many devices as the graph has workers.
-// Output:     the step's time, the use of each worker and link, the chain of operations
-//             that took as long as the step, and the memory of each worker over time. All
-//             of it is simulated.
+//             operators, and a machine with at least as many devices as the graph has
+//             workers.
+// Output:     the simulated time of the step, the use of each worker and link, the chain
+//             of operations that took as long as the step, and the memory of each worker
+//             over time.
 // Errors:     MachineError if the machine has too few devices.
 // Position:   last: it changes nothing.
 // Complexity: that of event_loop.h.
@@ -24,7 +24,7 @@
 
 namespace tofu {
 
-// Seconds of a thread, by activity.
+// The seconds that threads spend, by activity.
 struct Spent {
   double host_s = 0;
   double compute_s = 0;
@@ -34,17 +34,17 @@ struct Spent {
 struct WorkerUse {
   Spent spent;  // sums over the worker's threads
   double busy_s = 0;
-  double waiting_s = 0;         // the rest of the step
-  int64_t static_bytes = 0;     // variables
-  int64_t allocated_bytes = 0;  // with the executor's pool
-  // The most bytes in use in each of equal parts of the step.
+  double waiting_s = 0;         // the remaining time of the step
+  int64_t static_bytes = 0;     // of variables
+  int64_t allocated_bytes = 0;  // of variables and of the executor's pool
+  // [part]: most bytes in use in each of equal parts of the step.
   std::vector<int64_t> live_bytes;
 };
 
-// The chain of operations, each of which waited for the one before, that ends the step.
+// The chain of operations that ends the step; each waited for the one before.
 struct CriticalPath {
   std::vector<int> operations;  // in order
-  double script_s = 0;          // until the script had pushed the first
+  double script_s = 0;          // until the script had pushed the first operation
   Spent spent;
 };
 

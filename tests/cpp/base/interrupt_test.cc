@@ -17,7 +17,7 @@ TEST(Interrupt, NobodyIsAskedWithoutAScope) { CheckInterrupt(); }
 TEST(Interrupt, ACheckThatThrowsEndsTheComputation) {
   const InterruptScope scope(&Throw);
   EXPECT_THROW(CheckInterrupt(), std::runtime_error);
-  CheckInterrupt();  // so soon after it, it is not asked again
+  CheckInterrupt();  // too soon after the last call to ask again
 }
 
 TEST(Interrupt, LooksAtADeadlineAskToo) {

@@ -50,7 +50,8 @@ std::string Complaint(const std::string& text) {
   return ParseJsonTree(text, &tree);
 }
 
-// The tree has the values that nlohmann/json reads, or both reject the text.
+// Expects the tree to have the values that nlohmann/json reads, or both to reject the
+// text.
 void ExpectAlike(const std::string& text) {
   JsonTree tree;
   const std::string complaint = ParseJsonTree(text, &tree);

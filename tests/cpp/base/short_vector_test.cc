@@ -50,7 +50,7 @@ TEST(ShortVector, AMovedListIsEmptyAndUsable) {
     const std::vector<int64_t> expected = Items(list);
     target = std::move(list);
     EXPECT_EQ(Items(target), expected);
-    EXPECT_TRUE(list.empty());  // NOLINT: what a moved list holds is promised
+    EXPECT_TRUE(list.empty());  // NOLINT: a list that was moved from is empty
     for (int64_t i = 0; i < 6; ++i) list.push_back(i);
     EXPECT_EQ(Items(list), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
     EXPECT_EQ(Items(target), expected);

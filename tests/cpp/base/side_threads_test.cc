@@ -10,7 +10,7 @@
 namespace tofu {
 namespace {
 
-// What a computation of a thread meets at its next check, which also asks the caller.
+// Whether a computation of this thread ends at its next check.
 bool Ends() {
   InterruptScope scope([] {});
   try {

@@ -43,18 +43,18 @@ TEST(Box, PiecesAreContiguousAndDifferByOneElementAtMost) {
   }
 }
 
-// So the sizes of tiles do not depend on the order of the steps that cut a dimension.
+// It follows that the sizes of tiles do not depend on the order of the steps.
 TEST(Box, PiecesOfPiecesHaveTheSizesOfPiecesCutAtOnce) {
   const auto sizes = [](int64_t extent, const std::vector<int>& parts, int workers) {
-    std::vector<int64_t> found;
+    std::vector<int64_t> volumes;
     const std::vector<int> cuts(parts.size(), 0);
     for (int w = 0; w < workers; ++w) {
-      found.push_back(TileBox({extent}, cuts, parts, WorkerDigits(w, parts)).Volume());
+      volumes.push_back(TileBox({extent}, cuts, parts, WorkerDigits(w, parts)).Volume());
     }
-    EXPECT_EQ(found[0], *std::max_element(found.begin(), found.end()));
-    EXPECT_EQ(found.back(), *std::min_element(found.begin(), found.end()));
-    std::sort(found.begin(), found.end());
-    return found;
+    EXPECT_EQ(volumes[0], *std::max_element(volumes.begin(), volumes.end()));
+    EXPECT_EQ(volumes.back(), *std::min_element(volumes.begin(), volumes.end()));
+    std::sort(volumes.begin(), volumes.end());
+    return volumes;
   };
   for (int64_t extent = 1; extent <= 60; ++extent) {
     EXPECT_EQ(sizes(extent, {3, 2, 2}, 12), sizes(extent, {12}, 12)) << extent;

@@ -14,10 +14,10 @@ std::vector<Cuts> Enumerate(const Shape& extents, const Cuts& given,
   for (size_t d = 0; d < extents.size(); ++d) dims.push_back(static_cast<int>(d));
   bool complete = false;
   if (parts.empty()) parts.assign(given.size(), 2);
-  std::vector<Cuts> found =
+  std::vector<Cuts> all_cuts =
       EnumerateCuts(CutExtents(extents), dims, given, parts, whole, 1000, &complete);
   EXPECT_TRUE(complete);
-  return found;
+  return all_cuts;
 }
 
 TEST(CutsTest, EveryDimensionThatIsCutEvenlyIsAnAlternative) {
@@ -35,14 +35,14 @@ TEST(CutsTest, StaysWholeOnlyWhereNothingCanBeCut) {
             (std::vector<Cuts>{{0}, {kReplicated}}));
 }
 
-// Of 6 elements steps 1 and 3 leave one, which step 2 cannot cut as well.
+// Steps 1 and 3 leave one of 6 elements, so step 2 cannot cut the dimension, too.
 TEST(CutsTest, FreeStepLeavesGivenLaterCutsPossible) {
   EXPECT_EQ(Enumerate({6}, {0, kFree, 0}), (std::vector<Cuts>{{0, kReplicated, 0}}));
   EXPECT_EQ(Enumerate({6}, {kFree, 0, kReplicated}),
             (std::vector<Cuts>{{0, 0, kReplicated}}));
 }
 
-// Of 10 elements eight parts would be uneven, and the other dimension can be cut.
+// Eight parts of 10 elements would be uneven, and the other dimension can be cut.
 TEST(CutsTest, FreeStepLeavesGivenLaterCutsEven) {
   EXPECT_EQ(Enumerate({10, 64}, {kFree, 0, 0}), (std::vector<Cuts>{{1, 0, 0}}));
   EXPECT_EQ(Enumerate({10, 64}, {0, 0, 0}), (std::vector<Cuts>{{0, 0, 0}}))
@@ -51,7 +51,7 @@ TEST(CutsTest, FreeStepLeavesGivenLaterCutsEven) {
       << "nothing else can be cut";
 }
 
-// After two cuts of 8 elements 2 are left, which 3 parts cannot have; after one 4 are.
+// Two cuts of 8 elements leave 2, too few for 3 parts; one cut leaves 4.
 TEST(CutsTest, FreeStepLeavesNothingToCutWhereAGivenStepIsWhole) {
   const Cuts given = {kFree, 0, kReplicated};
   constexpr WholeStep kRarely = WholeStep::kOnlyWhenNothingCanBeCut;

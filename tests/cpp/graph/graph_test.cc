@@ -54,7 +54,7 @@ TEST(Graph, AGroupIsAnAttributeOfTheDocument) {
   EXPECT_EQ(WriteGraph(read), text);
 }
 
-// Covers every member, and texts that JSON escapes.
+// The graph has every member, and texts that JSON escapes.
 TEST(Graph, IsWrittenAsMxnetReadsIt) {
   Graph graph;
   Node variable;

@@ -229,7 +229,7 @@ TEST_F(PlanText, ADamagedDocumentIsAPlanOrAUserError) {
     try {
       const Plan plan = ReadPlan(damaged, example_.graph(), example_.table());
       EXPECT_EQ(plan.workers(), 6);
-      // A plan that was read can be used.
+      // Every plan that is read without an error can be used.
       PartitionGraph(example_.graph(), example_.table(), plan, {});
     } catch (const UserError& error) {
       EXPECT_FALSE(std::string(error.what()).empty());

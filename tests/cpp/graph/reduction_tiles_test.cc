@@ -38,8 +38,8 @@ TEST(ReductionTilings, StepsThatReduceNothingAreOutermost) {
             (std::vector<TileSplits>{{{1, 0}, {0, 0}}}));
 }
 
-// Two steps of equal parts and one of more, each reducing or not: who comes when must
-// not change the extents, or bounds that forget the order would be wrong.
+// Two steps of equal parts and one of more, each reducing or not. Their order must not
+// change the extents, or bounds that forget the order would be wrong.
 TEST(ReductionTilings, ExtentsDependOnPartsAlone) {
   const std::vector<int> parts = {2, 3, 2};
   const Shape tile = {6, 4};

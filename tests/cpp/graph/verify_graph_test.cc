@@ -20,7 +20,7 @@ Graph Sound() {
   return mock.graph;
 }
 
-// The complaint about the graph after `damage`.
+// The error about the graph after `damage`.
 std::string Complaint(const std::function<void(Graph*)>& damage) {
   Graph graph = Sound();
   damage(&graph);
@@ -36,8 +36,8 @@ std::string Complaint(const std::function<void(Graph*)>& damage) {
 
 void ExpectComplaint(const std::string& expected,
                      const std::function<void(Graph*)>& damage) {
-  const std::string found = Complaint(damage);
-  EXPECT_NE(found.find(expected), std::string::npos) << found;
+  const std::string error = Complaint(damage);
+  EXPECT_NE(error.find(expected), std::string::npos) << error;
 }
 
 TEST(VerifyGraph, IsOnInTheseTests) { EXPECT_TRUE(kVerifyGraphs); }

@@ -12,7 +12,7 @@
 namespace tofu {
 namespace {
 
-constexpr int64_t kLine = 64;  // of the caches, in bytes
+constexpr int64_t kLine = 64;  // bytes of a cache line
 constexpr char kUntouched = 'x';
 
 // Bytes between two guards, `shift` bytes after a multiple of 64.
@@ -80,8 +80,8 @@ TEST(CopyRows, CopyRowsOfAnyLengthAndNothingElse) {
   }
 }
 
-// Copies that bypass the caches need every row to begin at a multiple of 32 bytes. The
-// first one does, but with these strides the second one does not.
+// Copies that bypass the caches need every row to begin at a multiple of 32 bytes. With
+// these strides the first row does, but the second does not.
 TEST(CopyRows, LargeOnesCheckTheAlignmentOfEveryRow) {
   for (int64_t row_bytes : {32, 64, 128, 1024, 4096}) {
     const int64_t rows = (kStreamBytes + row_bytes - 1) / row_bytes;
@@ -91,7 +91,7 @@ TEST(CopyRows, LargeOnesCheckTheAlignmentOfEveryRow) {
     }
     ExpectCopied({rows, row_bytes, row_bytes, row_bytes, 8}, true);
   }
-  const int64_t unaligned = 1000;  // rows of it
+  const int64_t unaligned = 1000;  // bytes of a row
   ExpectCopied({kStreamBytes / unaligned + 1, unaligned, 1024, unaligned, 0}, true);
 }
 

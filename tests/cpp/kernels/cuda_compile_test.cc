@@ -72,7 +72,7 @@ TEST(CudaDriver, SaysThatItIsMissing) {
   if (dlopen("libcuda.so.1", RTLD_NOW) != nullptr) {
     GTEST_SKIP() << "this machine has NVIDIA's driver";
   }
-  // A failure leaves nothing behind, so every call reports the same.
+  // A failure leaves no state behind, so every call reports the same error.
   for (int call = 0; call < 2; ++call) {
     try {
       Gpus::Default().Prepare(kSpec, 0);

@@ -70,11 +70,11 @@ TEST(CudaSource, MovesTheWidestVectorsThatStridesAllow) {
 }
 
 TEST(CudaSource, IsTheSameForFetchesThatMoveTheSameBytes) {
-  const char* const rest = " shape=8,64 remote=0 sources=8,65; pieces=0@0,0>0,0:8,64";
-  EXPECT_EQ(SourceOf(std::string("dtype=0") + rest),
-            SourceOf(std::string("dtype=4") + rest));
-  EXPECT_NE(SourceOf(std::string("dtype=0") + rest),
-            SourceOf(std::string("dtype=2") + rest));
+  const char* const boxes = " shape=8,64 remote=0 sources=8,65; pieces=0@0,0>0,0:8,64";
+  EXPECT_EQ(SourceOf(std::string("dtype=0") + boxes),
+            SourceOf(std::string("dtype=4") + boxes));
+  EXPECT_NE(SourceOf(std::string("dtype=0") + boxes),
+            SourceOf(std::string("dtype=2") + boxes));
 }
 
 TEST(CudaSource, SharesAFunctionBetweenCellsOfOneForm) {
@@ -144,18 +144,19 @@ TEST(CudaSource, GenericKernelsDifferByElementAndReductionOnly) {
 
 // --- Values: the kernels, compiled for the CPU ------------------------------------
 
-// What a kernel is called with: sources, or their handles with the owners.
-using Given = std::vector<uint64_t>;
+// The source arguments of a kernel: addresses of tiles, or of their handles with the
+// owners.
+using SourceWords = std::vector<uint64_t>;
 
-// Source i is handle i's, if there is one, and then worker i owns it.
-Given GivenOf(const std::vector<const char*>& data,
-              const std::vector<uint64_t>& handles) {
-  Given given;
+// Source i is given by handle i, if there is one; worker i owns it.
+SourceWords WordsOf(const std::vector<const char*>& data,
+                    const std::vector<uint64_t>& handles) {
+  SourceWords words;
   for (size_t i = 0; i < data.size(); ++i) {
-    given.push_back(i < handles.size() ? WithOwner(&handles[i], static_cast<int>(i))
+    words.push_back(i < handles.size() ? WithOwner(&handles[i], static_cast<int>(i))
                                        : reinterpret_cast<uintptr_t>(data[i]));
   }
-  return given;
+  return words;
 }
 
 // Sources of random numbers, `shift` elements after a multiple of 16 bytes.
@@ -188,12 +189,12 @@ class Sources {
   }
 
   const char* const* tiles() const { return data_.data(); }
-  Given given() const { return GivenOf(data_, handles_); }
+  SourceWords words() const { return WordsOf(data_, handles_); }
 
  private:
   std::vector<char*> blocks_;
   std::vector<const char*> data_;
-  std::vector<uint64_t> handles_;  // for those that are remote, each of another owner
+  std::vector<uint64_t> handles_;  // of the remote sources, each of another owner
 };
 
 // A region of known content, `shift` elements after a multiple of 16 bytes.
@@ -220,23 +221,24 @@ std::vector<CudaKernel> Kernels(const MultiFetchSpec& spec) {
   return kernels;
 }
 
-// What kernels report: call, source, and both halves of the handle.
+// A kernel's report: call, source, and both halves of the handle.
 struct alignas(16) Fault {
   uint32_t words[4] = {0, 0, 0, 0};
 };
 constexpr uint64_t kCall = 77;
 
-// Returns what the kernel reports; no words where it could not run.
-Fault Execute(const CudaKernel& kernel, char* region, long long* done, Given given) {
+// Runs a kernel and returns its report; all words are 0 if it could not run.
+Fault Execute(const CudaKernel& kernel, char* region, long long* done,
+              SourceWords words) {
   const RunEmitted run = FindEmitted(kernel.source.c_str());
   EXPECT_NE(run, nullptr) << "not compiled:\n" << kernel.source;
   Fault fault;
   if (run == nullptr) return fault;
   const std::vector<long long> boxes(kernel.boxes.begin(), kernel.boxes.end());
-  given.resize(static_cast<size_t>(kernel.num_sources));
-  given.push_back(reinterpret_cast<uintptr_t>(fault.words));
-  given.push_back(kCall);
-  run(kernel.blocks, region, done, reinterpret_cast<const char* const*>(given.data()),
+  words.resize(static_cast<size_t>(kernel.num_sources));
+  words.push_back(reinterpret_cast<uintptr_t>(fault.words));
+  words.push_back(kCall);
+  run(kernel.blocks, region, done, reinterpret_cast<const char* const*>(words.data()),
       boxes.data());
   return fault;
 }
@@ -259,7 +261,7 @@ TEST_P(CudaValues, AreThoseOfTheCpu) {
     for (const CudaKernel& kernel : Kernels(spec)) {
       Region region(bytes, element, GetParam());
       long long done = 7;
-      const Fault fault = Execute(kernel, region.data, &done, sources.given());
+      const Fault fault = Execute(kernel, region.data, &done, sources.words());
       EXPECT_EQ(done, 0);
       EXPECT_EQ(fault.words[0], 0u) << "all handles are their owners'";
       ASSERT_EQ(region.Written(bytes), expected.Written(bytes));
@@ -315,10 +317,10 @@ TEST(CudaValues, OfHalfPrecisionAreRoundedAsOnTheCpu) {
     std::vector<uint16_t> expected(Elements(spec.shape));
     MultiFetch(spec).Run(tiles.data(), expected.data());
     for (const CudaKernel& kernel : Kernels(spec)) {
-      std::vector<uint16_t> found(expected.size());
-      Execute(kernel, reinterpret_cast<char*>(found.data()), nullptr,
-              GivenOf(addresses, handles));
-      EXPECT_EQ(found, expected);
+      std::vector<uint16_t> sums(expected.size());
+      Execute(kernel, reinterpret_cast<char*>(sums.data()), nullptr,
+              WordsOf(addresses, handles));
+      EXPECT_EQ(sums, expected);
     }
     ++checked;
   }
@@ -327,8 +329,8 @@ TEST(CudaValues, OfHalfPrecisionAreRoundedAsOnTheCpu) {
 
 // --- Handles -------------------------------------------------------------------
 
-// The first tile's handle is replaced; the region must stay as it was where it reads
-// that.
+// The test replaces the first tile's handle; the region must stay unwritten where the
+// kernel would read that tile.
 TEST(CudaHandles, ThoseOfNoOneOrOfOthersAreRefused) {
   const float local[] = {1, 2, 3, 4, 5, 6, 7, 8};
   const std::vector<const char*> data(2, reinterpret_cast<const char*>(local));
@@ -342,7 +344,7 @@ TEST(CudaHandles, ThoseOfNoOneOrOfOthersAreRefused) {
       std::vector<float> region(16, -1);
       long long done = 7;
       const Fault fault = Execute(kernel, reinterpret_cast<char*>(region.data()), &done,
-                                  GivenOf(data, handles));
+                                  WordsOf(data, handles));
       EXPECT_EQ(done, 0) << "the owner must not wait for ever";
       EXPECT_EQ(fault.words[0], kCall);
       EXPECT_EQ(fault.words[1], 0u) << "the source";
@@ -357,7 +359,7 @@ TEST(CudaHandles, ThoseOfNoOneOrOfOthersAreRefused) {
 // --- Indices of 64 bits ----------------------------------------------------------
 
 // A pattern of bytes, repeated in the address space but not in memory. The period divides
-// no power of 2, so an index that lost its upper bits would read something else.
+// no power of 2, so an index without its upper bits would read other bytes.
 class Repeated {
  public:
   explicit Repeated(int64_t bytes) : bytes_(bytes + kPeriod) {
@@ -388,7 +390,7 @@ class Repeated {
   char* data_;
 };
 
-// A region of which only those pages exist that are written.
+// A region of which only the written pages exist.
 class Sparse {
  public:
   explicit Sparse(int64_t bytes) : bytes_(bytes) {
@@ -437,7 +439,7 @@ TEST(CudaWide, RegionsOf4GiBOf2To31ElementsAreRight) {
     for (const CudaKernel& kernel : Kernels(spec)) {
       const Sparse region(bytes);
       RunOnlyBlock(kernel.blocks - 1);
-      const Fault fault = Execute(kernel, region.data(), nullptr, GivenOf(data, handles));
+      const Fault fault = Execute(kernel, region.data(), nullptr, WordsOf(data, handles));
       RunOnlyBlock(-1);
       EXPECT_EQ(fault.words[0], 0u);
       int64_t written = 0;

@@ -39,7 +39,7 @@ TEST(Handle, ANumberThatIsNoneHardlyEverPasses) {
   EXPECT_LT(passed, 4 * kTries / 65536);
 }
 
-// What memory holds that once held tensors, or other addresses.
+// Values that memory holds if it held tensors, or addresses, before.
 TEST(Handle, AddressesFloatsAndZeroDoNotPass) {
   for (const int owner : kOwners) {
     EXPECT_EQ(OpenHandle(0, owner), nullptr);
@@ -51,7 +51,8 @@ TEST(Handle, AddressesFloatsAndZeroDoNotPass) {
   EXPECT_EQ(OpenHandle(0x7f1234567890, 5), nullptr);
 }
 
-// Never if it is the owner's or the check's, and once in 64 times if the address's.
+// A changed bit of the owner or of the check never passes; one of the address, once
+// in 64.
 TEST(Handle, AChangedBitHardlyEverPasses) {
   const uint64_t handle = SealHandle(At(0x7f1234567890), 5);
   int passed = 0;

@@ -37,7 +37,7 @@ class Folder {
   std::string path_;
 };
 
-// As in the names of files.
+// The digits in the names of files.
 const std::string kDigits(64, 'a');
 
 TEST(KernelCache, FindsWhatItKeeps) {
@@ -78,7 +78,7 @@ TEST(KernelCache, DoesNotTrustDamagedFiles) {
   EXPECT_EQ(cache.Find("key"), "another");
 }
 
-// Bytes with up to four of them changed, lost or repeated, or all after one cut off.
+// Changes, loses or repeats up to four of the bytes, or cuts off the end.
 std::string Mutated(std::string bytes, std::mt19937& random) {
   const auto below = [&random](size_t limit) { return random() % limit; };
   for (size_t left = 1 + below(4); left > 0 && !bytes.empty(); --left) {
@@ -114,7 +114,7 @@ TEST(KernelCache, LoadsNoMutatedFile) {
   int mutated = 0;
   for (int turn = 0; turn < 5000; ++turn) {
     const std::string bytes = Mutated(whole, random);
-    fs::remove(path);  // to write over a file is slow on some file systems
+    fs::remove(path);  // overwriting a file is slow on some file systems
     std::ofstream(path, std::ios::binary) << bytes;
     if (bytes == whole) {
       EXPECT_EQ(cache.Find(key), image);
@@ -134,7 +134,7 @@ TEST(KernelCache, WorksWithoutAFolder) {
   }
 }
 
-// --- The user's own ---------------------------------------------------------------
+// --- Files of other users ---------------------------------------------------------
 
 std::string Kept(const std::string& folder, const std::string& key) {
   KernelCache(folder).Keep(key, "image");
@@ -322,7 +322,8 @@ TEST(KernelCache, DoesNotKeepWhatTakesTooMuch) {
   EXPECT_TRUE(cache.Find(Key(0)).has_value());
 }
 
-// Keeps and finds files in a folder shared with others; false if it finds a wrong one.
+// Keeps and finds files in a folder shared with other threads. Returns false if it finds
+// a wrong one.
 bool IsUndisturbed(const std::string& folder, int first) {
   const KernelCache cache(folder, kLimit);
   for (int i = 0; i < 200; ++i) {

@@ -54,7 +54,7 @@ TEST(MultiFetchBands, TilesSideBySideAreCopiedRowByRow) {
   }
 }
 
-// So large that it bypasses the caches, from a source with gaps between its rows.
+// The copy is large enough to bypass the caches; its source has gaps between rows.
 TEST(MultiFetchBands, LargeSlicesAreCopiedWhole) {
   constexpr int64_t kRows = 2100;
   constexpr int64_t kWidth = 1056;
@@ -84,8 +84,8 @@ TEST(MultiFetchBands, LargeSlicesAreCopiedWhole) {
   }
 }
 
-// Bytes: `rows` rows of adjacent tiles of these widths; from each tile the columns after
-// the first `skipped` are taken.
+// A region of bytes: `rows` rows of adjacent tiles of these widths, without the first
+// `skipped` columns of each tile.
 struct Joined {
   int64_t rows;
   std::vector<int64_t> widths;
@@ -143,8 +143,8 @@ void ExpectJoinedAt(const Joined& joined, int64_t shift) {
   EXPECT_EQ(region[expected.size()], 'x');
 }
 
-// Copies of 768 KiB and more prefetch. Covers slices and adjacent tiles whose rows are
-// shorter and longer than the distance of prefetching, and are no multiple of a vector.
+// Copies of 768 KiB and more prefetch. The cases are slices and adjacent tiles, with rows
+// shorter and longer than the distance of prefetching that are no multiple of a vector.
 TEST(MultiFetchBands, LooksAheadInCopiesThatAreFar) {
   for (int64_t width : {128, 200, 1000, 1024, 5001}) {
     const int64_t rows = (1 << 20) / width;

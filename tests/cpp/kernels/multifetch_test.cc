@@ -104,7 +104,7 @@ TEST(MultiFetchLarge, CopiesRowsOfAnyLengthToAnyPlace) {
 
 // Two owners write their tiles, publish the round, and write the next round only when
 // both readers have acknowledged; all threads pause at random. A sanitizer finds every
-// access of the kernels that this order does not cover.
+// access of the kernels that breaks this order.
 TEST(MultiFetchThreads, ReadWhatOwnersPublishedAndNothingElse) {
   constexpr int kRounds = 1000;
   constexpr int kWidth = 64;

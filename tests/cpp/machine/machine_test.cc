@@ -64,21 +64,21 @@ TEST(Machine, ReadsAFile) {
 std::string Mixed() {
   const std::string one =
       R"("device": {"kind": "gpu", "count": 8, "memory_bytes": 1000,)";
-  const std::string rest = R"( "launch_s": 0.5,
+  const std::string figures = R"( "launch_s": 0.5,
              "synchronize_s": 0.25, "threads": 2, "copy_threads": 3, "segments": true})";
-  std::string file = Damaged(one + rest, "DEVICES");
+  std::string file = Damaged(one + figures, "DEVICES");
   return file.replace(
       file.find("DEVICES"), 7,
       R"("tile_multiple": 8, "devices": [
           {"name": "fast", "kind": "gpu", "count": 6, "memory_bytes": 1000,)" +
-          rest + R"(, {"name": "slow", "kind": "gpu", "count": 2, "memory_bytes": 10,
+          figures + R"(, {"name": "slow", "kind": "gpu", "count": 2, "memory_bytes": 10,
            "links": [{"name": "network", "latency_s": 3, "port_bytes_per_s": 4}],
            "operators": [
              {"kind": "product", "flops_per_s": 1}, {"kind": "convolution", "flops_per_s": 1},
              {"kind": "reduction", "bytes_per_s": 1},
              {"kind": "elementwise", "bytes_per_s": 1},
              {"kind": "movement", "bytes_per_s": 1}, {"kind": "other", "bytes_per_s": 1}],)" +
-          rest + "]");
+          figures + "]");
 }
 
 TEST(Machine, MayMixKindsOfDevices) {
@@ -180,7 +180,7 @@ TEST(Machine, NamesTheDamagedPlace) {
 
 TEST(Machine, RatesAreGeometricBetweenPointsAndConstantAbove) {
   const RateTable table = ReadMachine(kFile, "").operators[0].flops_per_s;
-  EXPECT_DOUBLE_EQ(table.At(1), 10);  // as long as 10: 0.1 s
+  EXPECT_DOUBLE_EQ(table.At(1), 10);  // takes as long as 10: 0.1 s
   EXPECT_DOUBLE_EQ(table.At(10), 100);
   EXPECT_NEAR(table.At(100), 1000, 1e-9);
   EXPECT_DOUBLE_EQ(table.At(1000), 10000);
@@ -203,14 +203,14 @@ TEST(Machine, ACallTakesWhatItsNeighboursTakeForTheirFlopsAndBytes) {
   const auto seconds = [&](double flops, double bytes) {
     return ComputeSeconds(machine, "rnn", {OperatorKind::kOther, flops, bytes});
   };
-  // What was measured; equal FLOPs or bytes alone do not decide.
+  // Measured calls take the measured time; equal FLOPs or bytes alone do not decide.
   EXPECT_NEAR(seconds(100, 50), 2, 0.01);
   EXPECT_NEAR(seconds(100, 450), 8, 0.01);
   EXPECT_NEAR(seconds(10000, 450), 4, 0.01);
   // Half way between calls of 200 in 2 s and 1000 in 8 s: 400 at 111.8 per second. The
   // third is too far off to change much.
   EXPECT_NEAR(seconds(100, 150), 400 / std::sqrt(100.0 * 125), 0.1);
-  // Nearest to the third one, in proportion.
+  // A call nearest to the third one takes its time in proportion.
   EXPECT_NEAR(seconds(20000, 450), 4 * 20900 / 10900.0, 0.15);
   // Nothing takes less than the smallest amount.
   EXPECT_NEAR(seconds(90, 45), 2, 0.02);

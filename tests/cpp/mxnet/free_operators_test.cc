@@ -1,4 +1,4 @@
-// Frees tofu's operators of resources, in a library that stands in for MXNet.
+// Tests freeing tofu's operators of resources, in a library that stands in for MXNet.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -196,7 +196,7 @@ TEST_F(FreeOperators2, FetchesAndRetirementsTakeLayoutsOfOneDnn) {
   EXPECT_TRUE(FakeFlagOf("Convolution"));
 }
 
-// A process remembers what it has seen.
+// In a separate process, because a process remembers the arrays that it has seen.
 TEST_F(FreeOperators2, ArraysInOtherPlacesThanExpectedAreNeverViewed) {
   EXPECT_EXIT(
       {

@@ -214,7 +214,7 @@ TEST(MultiFetchOps, AFetchRefusesHandlesThatAreNotItsOwners) {
   EXPECT_EQ(region, (std::vector<float>{0, 1, 2, 3, 5, 6}));
 }
 
-// It may have no memory, and nothing of it is read.
+// The tile may have no memory, and is not read.
 TEST(MultiFetchOps, ATileWithoutElementsNeedsNoAddress) {
   int64_t handle = 0;
   int64_t acknowledgement = 7;

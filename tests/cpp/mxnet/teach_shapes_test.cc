@@ -1,4 +1,4 @@
-// Teaches inference functions to a library that stands in for MXNet.
+// Tests teaching inference functions to a library that stands in for MXNet.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -18,7 +18,7 @@ TEST(BranchAndBound, FindsTheLeastCostOfCoresThatWereNotReduced) {
     if (core.infeasible) continue;
     SCOPED_TRACE("seed " + std::to_string(seed));
     BranchOptions options;
-    options.root_rounds = 1;  // leaves something to divide
+    options.root_rounds = 1;  // too few to solve the root, so that it is divided
     const BranchResult result = BranchAndBound(core, options);
     const int64_t least = LeastCost(core);
     ASSERT_TRUE(result.done);

@@ -11,7 +11,7 @@ namespace {
 
 using Cells = std::vector<int64_t>;
 
-// The cells of a table over variables of this domain, and what was subtracted.
+// A table of the pool with these cells; adds the subtracted minimum to *constant.
 CostTable Interned(TablePool* pool, std::vector<int> scope, Cells cells,
                    int64_t* constant) {
   const TablePool::Known known = pool->Intern(std::move(cells));

@@ -13,7 +13,7 @@
 namespace tofu {
 namespace {
 
-// The state's cost of a choice: never more than its cost, if it fits.
+// The state's cost of a choice, which is at most its cost if it fits.
 double Rewritten(const ChoiceProblem& core, const DualAscent& ascent,
                  const DualState& state, const std::vector<int>& values) {
   double sum = state.constant;

@@ -59,7 +59,7 @@ TEST(Eliminate, EqualsBruteForceOnRandomProblems) {
 
 TEST(Eliminate, BelowTheTableLimitItBoundsTheOptimumFromBothSides) {
   int64_t optimum = 0;
-  int64_t found = 0;
+  int64_t num_found = 0;
   for (unsigned seed = 1; seed <= 200; ++seed) {
     const ChoiceProblem problem = RandomProblem(seed, 8, 24);
     EliminateOptions options;
@@ -72,9 +72,9 @@ TEST(Eliminate, BelowTheTableLimitItBoundsTheOptimumFromBothSides) {
     ASSERT_EQ(result.status == EliminateStatus::kOptimal,
               result.cost == result.lower_bound);
     optimum += expected;
-    found += result.cost;
+    num_found += result.cost;
   }
-  EXPECT_LE(found, optimum + optimum / 50) << "on average within 2% of the optimum";
+  EXPECT_LE(num_found, optimum + optimum / 50) << "on average within 2% of the optimum";
 }
 
 TEST(Eliminate, AWideProblemEndsWithABoundWithinItsTime) {
@@ -138,7 +138,7 @@ TEST(Eliminate, WithACacheItFindsWhatItFindsWithout) {
       const EliminateResult without = Eliminate(problem, {});
       ASSERT_EQ(with.values, without.values) << "seed " << seed << ", round " << round;
       ASSERT_EQ(with.lower_bound, without.cost) << "seed " << seed << ", round " << round;
-      // Costs of one variable come and go, those of two change.
+      // Some variables get new costs of their own, and some pairs get other costs.
       for (size_t v = random() % 3; v < problem.unary.size(); v += 3) {
         std::vector<int64_t> costs(static_cast<size_t>(problem.domain[v]), 5);
         problem.unary[v] = problem.unary[v].empty() ? costs : std::vector<int64_t>();

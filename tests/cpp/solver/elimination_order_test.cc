@@ -19,7 +19,7 @@ TEST(EliminationOrder, AChainLosesItsEndsAndTiesGoToTheLowestNumber) {
   EXPECT_EQ(order.work, 2 * 2 + 2 * 2 + 2 * 2 + 1 * 2);
 }
 
-// Its neighbours would need three new edges; each of them needs none.
+// The centre's neighbours would need three new edges; a leaf's need none.
 TEST(EliminationOrder, TheCentreOfAStarWaitsForAllButOneOfItsNeighbours) {
   const EliminationOrder order =
       MinFillOrder({2, 2, 2, 2}, {{0, 1}, {0, 2}, {3, 0}}, kLarge);
@@ -27,7 +27,7 @@ TEST(EliminationOrder, TheCentreOfAStarWaitsForAllButOneOfItsNeighbours) {
 }
 
 TEST(EliminationOrder, OfEqualFillTheSmallestTableComesFirst) {
-  // A cycle: every variable needs one new edge.
+  // In a cycle every variable needs one new edge.
   const EliminationOrder order =
       MinFillOrder({9, 2, 9, 3}, {{0, 1}, {1, 2}, {2, 3}, {3, 0}}, kLarge);
   EXPECT_EQ(order.order[0], 0) << "leaves 2 * 3 cells, 1 and 3 leave 9 * 9";

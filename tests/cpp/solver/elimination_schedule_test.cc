@@ -21,7 +21,7 @@ Edges EdgesOf(const ChoiceProblem& problem) {
   return edges;
 }
 
-// Of all choices: the least cost, and the lowest values that have it.
+// The least cost of all choices, by trying each.
 int64_t LeastCost(const ChoiceProblem& problem) {
   int64_t least = kForbidden;
   ForEachChoice(problem.domain, [&](const std::vector<int>& values) {
@@ -57,7 +57,7 @@ TEST(EliminationSchedule, AnyOrderFindsTheLeastCost) {
   }
 }
 
-// One schedule, one pool: nothing of an earlier run stays.
+// No state of an earlier run stays in the schedule or the pool.
 TEST(EliminationSchedule, ServesProblemsThatDifferInTheirCosts) {
   ChoiceProblem problem;
   for (int v = 0; v < 3; ++v) problem.AddVariable(2);

@@ -52,7 +52,7 @@ TEST(ExpandNode, TheNodesBelowHoldTheLeastCost) {
 }
 
 TEST(ExpandNode, WhatItFindsCostsWhatItSaysAndFits) {
-  int found = 0;
+  int num_found = 0;
   for (int seed = 1; seed <= 200; ++seed) {
     const ChoiceProblem core = RandomCore(seed);
     if (core.infeasible) continue;
@@ -60,11 +60,11 @@ TEST(ExpandNode, WhatItFindsCostsWhatItSaysAndFits) {
     if (root.state.empty) continue;
     const Expanded expanded = ExpandNode(std::move(root), ExpandOptions());
     if (expanded.best.values.empty()) continue;
-    ++found;
+    ++num_found;
     ASSERT_EQ(core.Cost(expanded.best.values), expanded.best.cost) << "seed " << seed;
     ASSERT_TRUE(core.Fits(expanded.best.values)) << "seed " << seed;
   }
-  EXPECT_GT(found, 50);
+  EXPECT_GT(num_found, 50);
 }
 
 TEST(ExpandNode, AfterTheDeadlineTheNodeIsStillOpen) {

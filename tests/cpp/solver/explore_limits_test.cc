@@ -24,7 +24,7 @@ class Choices {
     LimitPoint best{0, kNone, true, -1};
     for (size_t i = 0; i < all_.size(); ++i) {
       const auto& [used, cost] = all_[i];
-      // Of equal costs any may be found; here the one that uses most.
+      // Any choice of equal cost may be found; this search finds the one that uses most.
       if (used > limit || cost > best.cost) continue;
       if (cost == best.cost && used < best.used) continue;
       best = {used, cost, true, static_cast<int>(i)};
@@ -41,7 +41,7 @@ class Choices {
     return {most->first, most->second, false, -1};
   }
 
-  // The smallest, and some choice, which may be far from the best.
+  // Two known choices: the smallest, and any other, which may be far from the best.
   std::vector<LimitPoint> Known() const {
     const auto& [used, cost] = all_.back();
     return {{used, cost, false, -1}, Smallest()};
@@ -83,11 +83,11 @@ LimitFrontier Explore(Choices* choices, const ExploreOptions& options,
   choices->searches = 0;
   return ExploreLimits(cheapest, choices->Known(), options,
                        [&](int64_t limit, const LimitPoint& best) {
-                         LimitPoint found = choices->Cheapest(limit);
+                         LimitPoint point = choices->Cheapest(limit);
                          EXPECT_LE(best.used, limit);
-                         EXPECT_LE(found.cost, best.cost);
-                         found.is_proven = limit != unproven;
-                         return found;
+                         EXPECT_LE(point.cost, best.cost);
+                         point.is_proven = limit != unproven;
+                         return point;
                        });
 }
 
@@ -105,9 +105,9 @@ TEST(ExploreLimits, FindsAllPairsOfRandomChoices) {
     ExploreOptions options;
     options.least = choices.Smallest().used;
     options.max_searches = 1000;
-    const LimitFrontier found = Explore(&choices, options);
-    EXPECT_EQ(Pairs(found), choices.Frontier());
-    EXPECT_TRUE(found.is_complete);
+    const LimitFrontier frontier = Explore(&choices, options);
+    EXPECT_EQ(Pairs(frontier), choices.Frontier());
+    EXPECT_TRUE(frontier.is_complete);
     EXPECT_LE(choices.searches, 100);
   }
 }
@@ -120,14 +120,14 @@ TEST(ExploreLimits, StopsAndSaysThatPairsMayBeMissing) {
     ExploreOptions options;
     options.least = choices.Smallest().used;
     options.max_searches = 3;
-    const LimitFrontier found = Explore(&choices, options);
+    const LimitFrontier frontier = Explore(&choices, options);
     EXPECT_LE(choices.searches, 3);
-    EXPECT_EQ(Pairs(found).front().first, all.front().first);
-    EXPECT_EQ(Pairs(found).back().second, all.back().second);
-    if (found.is_complete) {
-      EXPECT_EQ(Pairs(found), all);
+    EXPECT_EQ(Pairs(frontier).front().first, all.front().first);
+    EXPECT_EQ(Pairs(frontier).back().second, all.back().second);
+    if (frontier.is_complete) {
+      EXPECT_EQ(Pairs(frontier), all);
     }
-    incomplete += !found.is_complete;
+    incomplete += !frontier.is_complete;
   }
   EXPECT_GE(incomplete, 10);
 }
@@ -147,10 +147,10 @@ TEST(ExploreLimits, KeepsWhatIsKnown) {
   ExploreOptions options;
   options.max_searches = 1;
   const auto fail = [](int64_t, const LimitPoint& best) { return best; };
-  const LimitFrontier found = ExploreLimits(
+  const LimitFrontier frontier = ExploreLimits(
       {30, 1, true, 0}, {{10, 9, false, 1}, {20, 5, false, 2}}, options, fail);
   const std::vector<std::pair<int64_t, int64_t>> expected = {{10, 9}, {20, 5}, {30, 1}};
-  EXPECT_EQ(Pairs(found), expected);
+  EXPECT_EQ(Pairs(frontier), expected);
 }
 
 TEST(ExploreLimits, ADeadlineEndsIt) {

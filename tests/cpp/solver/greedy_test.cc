@@ -26,8 +26,8 @@ TEST(Greedy, ATensorTakesTheValueForWhichTheOperatorsAroundItCostLeast) {
   EXPECT_EQ(DecideGreedily(problem, {kTensor, kOther}), (std::vector<int>{0, 0, 0}));
 }
 
-// The operator took value 0, because the other tensor could still take 0. That tensor
-// then takes 1, with which the operator would rather have taken 1.
+// The operator takes value 0, because the other tensor could still take 0. That tensor
+// then takes 1, with which 1 would have been better for the operator.
 TEST(Greedy, WhatIsDecidedStays) {
   ChoiceProblem problem = OneOperator();
   problem.unary[kOther] = {100, 0};

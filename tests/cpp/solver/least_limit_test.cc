@@ -17,16 +17,16 @@ TEST(LeastLimit, IsWhatTryingEveryChoiceFinds) {
   for (int seed = 1; seed <= 300; ++seed) {
     const ChoiceProblem problem = RandomProblem(seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + Describe(problem));
-    const LeastLimit found = FindLeastLimit(problem, Deadline::max(), 1);
+    const LeastLimit limit = FindLeastLimit(problem, Deadline::max(), 1);
     const int64_t least = TryEveryChoice(problem).least_limit;
-    ASSERT_EQ(found.exists, least < kUnlimited);
-    without += !found.exists;
-    if (!found.exists) continue;
-    ASSERT_EQ(found.least, least);
-    ASSERT_EQ(found.bound, least);
-    ASSERT_EQ(problem.PeakBytes(found.values), least);
+    ASSERT_EQ(limit.exists, least < kUnlimited);
+    without += !limit.exists;
+    if (!limit.exists) continue;
+    ASSERT_EQ(limit.least, least);
+    ASSERT_EQ(limit.bound, least);
+    ASSERT_EQ(problem.PeakBytes(limit.values), least);
     const auto add = [](int64_t sum, const LeastLimit::Need& n) { return sum + n.bytes; };
-    ASSERT_EQ(std::accumulate(found.needs.begin(), found.needs.end(), int64_t{0}, add),
+    ASSERT_EQ(std::accumulate(limit.needs.begin(), limit.needs.end(), int64_t{0}, add),
               least);
   }
   EXPECT_GT(without, 10);
@@ -41,13 +41,13 @@ TEST(LeastLimit, NamesTheMomentAndWhatIsAliveThere) {
   profile.Add(2, 6, 9, {1, 1});
   profile.Add(3, 0, 9, {0, 0});
   const std::vector<int64_t> moments = profile.Write(kUnlimited, &problem);
-  const LeastLimit found = FindLeastLimit(problem, Deadline::max(), 1);
-  EXPECT_EQ(found.least, 9);
-  EXPECT_EQ(moments[found.moment], 3);
-  ASSERT_EQ(found.needs.size(), 2u);
-  EXPECT_EQ(found.needs[0].variable, 1);
-  EXPECT_EQ(found.needs[0].bytes, 5);
-  EXPECT_EQ(found.needs[1].variable, 0);
+  const LeastLimit limit = FindLeastLimit(problem, Deadline::max(), 1);
+  EXPECT_EQ(limit.least, 9);
+  EXPECT_EQ(moments[limit.moment], 3);
+  ASSERT_EQ(limit.needs.size(), 2u);
+  EXPECT_EQ(limit.needs[0].variable, 1);
+  EXPECT_EQ(limit.needs[0].bytes, 5);
+  EXPECT_EQ(limit.needs[1].variable, 0);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace tofu {
 namespace {
 
 TEST(RepairAndImprove, FitsAndNoSingleChangeIsCheaper) {
-  int found = 0, feasible = 0;
+  int num_found = 0, feasible = 0;
   for (int seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const ChoiceProblem core = RandomCore(seed);
@@ -20,7 +20,7 @@ TEST(RepairAndImprove, FitsAndNoSingleChangeIsCheaper) {
     const auto values =
         RepairAndImprove(core, std::vector<int>(core.domain.size(), 0), Deadline::max());
     if (!values) continue;
-    ++found;
+    ++num_found;
     const int64_t cost = core.Cost(*values);
     ASSERT_LT(cost, kForbidden);
     ASSERT_TRUE(core.Fits(*values));
@@ -32,7 +32,7 @@ TEST(RepairAndImprove, FitsAndNoSingleChangeIsCheaper) {
       }
     }
   }
-  EXPECT_GT(found, feasible / 2);
+  EXPECT_GT(num_found, feasible / 2);
 }
 
 TEST(RepairAndImprove, TakesTheChangeThatReducesTheExcessMostForItsCost) {

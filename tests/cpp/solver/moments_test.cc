@@ -12,7 +12,8 @@
 namespace tofu {
 namespace {
 
-// Memory that a variable uses at the moments begin .. end - 1; 4: whatever is chosen.
+// The memory that a variable uses at the moments begin .. end - 1. Variable 4 stands for
+// memory that every choice uses.
 struct Use {
   int variable;
   int64_t begin;

@@ -13,8 +13,8 @@
 namespace tofu {
 namespace {
 
-// A ring of variables whose cheap values use much memory: what the limit costs is in the
-// prices alone.
+// A ring of variables whose cheap values use much memory: only prices show the cost of
+// the limit.
 ChoiceProblem Ring(int seed, int size) {
   std::mt19937_64 random(static_cast<uint64_t>(seed));
   const auto draw = [&random](int n) { return static_cast<int64_t>(random() % n); };
@@ -38,7 +38,7 @@ ChoiceProblem Ring(int seed, int size) {
   return core;
 }
 
-// The mean bound of 20 rings, relative to the best choice that the rounds led to.
+// The mean bound of 20 rings, relative to the best choice that the rounds found.
 double MeanBound(int rounds) {
   constexpr int kSeeds = 20;
   double sum = 0;
@@ -53,8 +53,8 @@ double MeanBound(int rounds) {
     RaiseBound(
         core, ascent, options,
         [&](const std::vector<int>& values) {
-          const auto found = RepairAndImprove(core, values, Deadline::max());
-          if (found) best = std::min(best, core.Cost(*found));
+          const auto repaired = RepairAndImprove(core, values, Deadline::max());
+          if (repaired) best = std::min(best, core.Cost(*repaired));
           return top;
         },
         &state, nullptr);
@@ -64,8 +64,8 @@ double MeanBound(int rounds) {
   return sum / kSeeds;
 }
 
-// Of costs alone the bound is 0.32. Other patience or steps give 0.876 to 0.936 after 400
-// rounds; 0.945 is the most that these rounds reach.
+// Without prices the bound is 0.32. Other patience or steps give 0.876 to 0.936 after 400
+// rounds; these rounds reach at most 0.945.
 TEST(RaiseBound, PricesCloseMostOfTheGap) {
   EXPECT_GT(MeanBound(200), 0.93);
   EXPECT_GT(MeanBound(400), 0.943);

@@ -1,4 +1,4 @@
-// Cores of random problems, and the least they cost.
+// Makes cores of random problems, and finds their least cost.
 #ifndef TOFU_TESTS_SOLVER_RANDOM_CORE_H_
 #define TOFU_TESTS_SOLVER_RANDOM_CORE_H_
 
@@ -12,12 +12,12 @@
 
 namespace tofu {
 
-// Of RandomProblem(seed); its classes are merged, but nothing is reduced.
+// The core of RandomProblem(seed), with classes merged but not reduced.
 inline ChoiceProblem RandomCore(int seed) {
   return MergeClasses(RandomProblem(seed)).core;
 }
 
-// kForbidden: no choice is allowed and fits.
+// The least cost of a choice that fits; kForbidden if there is none.
 inline int64_t LeastCost(const ChoiceProblem& core) {
   int64_t least = kForbidden;
   if (core.infeasible) return least;

@@ -10,9 +10,9 @@
 
 namespace tofu {
 
-// Depending on `seed`: trees, grids and random graphs of 4 to 12 variables; ties,
-// forbidden costs, variables that determine each other, no limit, tight limits, zero
-// limits.
+// A problem that depends on `seed`: a tree, grid or random graph of 4 to 12 variables,
+// with ties, forbidden costs, variables that determine each other, and no limit, tight
+// limits or zero limits.
 ChoiceProblem RandomProblem(int seed);
 
 // Calls visit(values) for every choice.

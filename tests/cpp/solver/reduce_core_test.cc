@@ -145,7 +145,8 @@ TEST(ReduceCore, AVariableWithoutUsesIsMinimisedOut) {
   EXPECT_EQ(reduced.lift({}), (std::vector<int>{0, 0}));
 }
 
-// Its neighbours use memory, so only it can go. They share a table already.
+// The variable's neighbours use memory, so only the variable can be eliminated. They
+// share a table already.
 TEST(ReduceCore, AVariableBetweenTwoOthersIsAddedToTheirTable) {
   ChoiceProblem core = PairOf(2);
   core.domain.push_back(2);
@@ -174,7 +175,7 @@ TEST(ReduceCore, AValueThatATableForbidsWithEveryOtherGoes) {
 TEST(ReduceCore, AValueThatCostsAndUsesNoLessGoes) {
   ChoiceProblem core = PairOf(2);
   core.pairs[0].cost = {5, 0, 4, 4};  // value 0 of a is cheaper only where b has 1
-  core.unary = {{9, 1}, {0, 0}};      // and not even there with what it costs itself
+  core.unary = {{9, 1}, {0, 0}};      // and not even there with its own cost
   core.capacity = {3};
   core.segments = {{{0, 1, {2, 2}}}, {{0, 1, {0, 2}}}};
   const ReducedCore reduced = ReduceCore(core);
@@ -183,7 +184,7 @@ TEST(ReduceCore, AValueThatCostsAndUsesNoLessGoes) {
   EXPECT_EQ(reduced.lift({})[0], 1);
 }
 
-// Nothing else removes it: it fits, and is allowed with every value of the other.
+// No other rule removes the value: it fits, and is allowed with every value of the other.
 TEST(ReduceCore, AValueThatAnotherBeatsWhateverTheOthersChooseGoes) {
   ChoiceProblem core = PairOf(3);
   core.pairs[0].cost = {0, 2, 9, 9, 2, 0, 1, 3, 10};  // the last row is the first plus 1

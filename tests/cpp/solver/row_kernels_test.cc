@@ -11,7 +11,7 @@
 namespace tofu {
 namespace {
 
-// Every length up to a few vectors of any processor, for every kernel.
+// Tests every length up to a few vectors of any processor, for every kernel.
 TEST(RowKernels, LowerToTheSumOfAllRows) {
   const unsigned seed = 1;
   SCOPED_TRACE("seed " + std::to_string(seed));

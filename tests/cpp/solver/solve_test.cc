@@ -151,7 +151,7 @@ TEST(Solve, AfterAStopNoPartIsBegun) {
 }
 
 TEST(Solve, WithoutTimeWhatIsFoundStillFits) {
-  int found = 0;
+  int solved = 0;
   for (int seed = 1; seed <= 300; ++seed) {
     const ChoiceProblem problem = RandomProblem(seed);
     SolveOptions options;
@@ -164,9 +164,9 @@ TEST(Solve, WithoutTimeWhatIsFoundStillFits) {
     ASSERT_EQ(problem.Cost(result.values), result.cost);
     ASSERT_LE(best, result.cost);
     ASSERT_GE(best, result.bound);
-    ++found;
+    ++solved;
   }
-  EXPECT_GT(found, 100);
+  EXPECT_GT(solved, 100);
 }
 
 }  // namespace

@@ -91,8 +91,8 @@ TEST(TableMemo, SomeUndominatedValueIsBestWhateverTheOthersChoose) {
   EXPECT_GT(removed, 200);
 }
 
-// Either value is best if the others suit it. Over ten tables what one loses against the
-// other adds up to more than 2^63.
+// Each value is the best for some choice of the others. Over ten tables the loss of one
+// against the other adds up to more than 2^63.
 TEST(TableMemo, NoValueIsDominatedWhoseLossesAddUpBeyondAnyNumber) {
   const int64_t most = kForbidden - 1;
   TableMemo memo;

@@ -19,43 +19,46 @@ constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 class BruteForce {
  public:
   BruteForce(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-             const std::vector<int>& parts, const std::vector<bool>& may_be_whole,
-             bool operators, NodeCost cost, std::function<bool(const Plan&)> fits)
+             const PlanSpace& space, NodeCost cost,
+             std::function<bool(const Plan&)> fits = nullptr)
       : graph_(graph),
         table_(table),
         coarse_(coarse),
-        may_be_whole_(may_be_whole),
-        operators_may_be_whole_(operators),
+        space_(space),
         cost_(std::move(cost)),
         fits_(std::move(fits)) {
-    plan_.parts = parts;
+    plan_.parts = space.parts;
     plan_.tensor_cuts.resize(graph.shapes.size());
-    plan_.op_cuts.assign(graph.nodes.size(), std::vector<int>(parts.size(), kWhole));
+    plan_.op_cuts.assign(graph.nodes.size(),
+                         std::vector<int>(space.parts.size(), kWhole));
   }
 
-  // The least cost for each value of `peak`; nothing if there are too many ways.
-  std::map<int64_t, int64_t> Costs(size_t limit,
-                                   const std::function<int64_t(const Plan&)>& peak) {
+  // The least cost for each value of `peak`; empty if there are too many ways.
+  std::map<int64_t, int64_t> Costs(const std::function<int64_t(const Plan&)>& peak) {
     peak_ = &peak;
-    return Run(limit) < 0 ? std::map<int64_t, int64_t>() : std::move(costs_);
+    return Run() < 0 ? std::map<int64_t, int64_t>() : std::move(costs_);
   }
 
-  // -1 when there are more than `limit` ways to cut the tensors.
-  int64_t Run(size_t limit) {
+  // The least cost; -1 if there are too many ways to cut the tensors.
+  int64_t Run() {
     size_t ways = 1;
     for (size_t c = 0; c < coarse_.tensors.size(); ++c) {
       const Shape& shape = coarse_.tensors[c].shape;
       std::vector<int> all(shape.size());
       std::iota(all.begin(), all.end(), 0);
-      choices_.push_back(Choices(shape, all, !may_be_whole_.empty() && may_be_whole_[c]));
+      choices_.push_back(Choices(shape, all, MayBeWhole(c)));
       ways *= choices_.back().size();
-      if (ways > limit) return -1;
+      if (ways > space_.max_ways) return -1;
     }
     Tensor(0);
     return best_;
   }
 
  private:
+  bool MayBeWhole(size_t tensor_class) const {
+    return !space_.may_be_whole.empty() && space_.may_be_whole[tensor_class];
+  }
+
   // All cuts over all steps, by trying every number at every step.
   std::vector<Cuts> Choices(const Shape& extents, const std::vector<int>& allowed,
                             bool may_be_whole) const {
@@ -64,7 +67,7 @@ class BruteForce {
       std::vector<Cuts> next;
       for (const Cuts& cuts : found) {
         const size_t before = next.size();
-        // Evenly: no part is more than a quarter above the mean.
+        // An even cut leaves no part more than a quarter above the mean.
         for (const double most : {1.25, 2.0}) {
           if (next.size() > before) break;
           for (int d : allowed) {
@@ -122,13 +125,13 @@ class BruteForce {
         row == nullptr ? std::vector<int>() : row->splittable;
     const bool may_be_whole =
         row != nullptr && !row->random &&
-        (operators_may_be_whole_ || (!may_be_whole_.empty() && row->moves));
+        (space_.operators_may_be_whole || (!space_.may_be_whole.empty() && row->moves));
     std::vector<Cuts> choices = Choices(extents, allowed, may_be_whole);
     const OpClass& op = coarse_.operators[coarse_.op_class[node]];
-    if (op.elementwise && (operators_may_be_whole_ || !row->random)) {
-      // Only an update must be split like its tensors. Others may; they are whole, too,
-      // if these are.
-      if (operators_may_be_whole_ || IsUpdate(node)) choices.clear();
+    if (op.elementwise && (space_.operators_may_be_whole || !row->random)) {
+      // Only an update must be split like its tensors. Other operators may; they are
+      // whole if their tensors are.
+      if (space_.operators_may_be_whole || IsUpdate(node)) choices.clear();
       choices.push_back(LikeTensors(*row, coarse_.tensors[op.follows].entries[0]));
     }
     int64_t best = kUnknown;
@@ -159,50 +162,44 @@ class BruteForce {
   const Graph& graph_;
   const StrategyTable& table_;
   const CoarseGraph& coarse_;
-  const std::vector<bool>& may_be_whole_;
-  const bool operators_may_be_whole_;
+  const PlanSpace& space_;
   const NodeCost cost_;
   const std::function<bool(const Plan&)> fits_;
   std::vector<std::vector<Cuts>> choices_;
   Plan plan_;
   int64_t best_ = kUnknown;
-  const std::function<int64_t(const Plan&)>* peak_ = nullptr;  // null: not asked
+  const std::function<int64_t(const Plan&)>* peak_ = nullptr;  // null: no frontier
   std::map<int64_t, int64_t> costs_;                           // by peak
 };
 
 }  // namespace
 
 int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
-                        const CoarseGraph& coarse, const std::vector<int>& parts,
-                        size_t limit, const std::vector<bool>& may_be_whole,
+                        const CoarseGraph& coarse, const PlanSpace& space,
                         const std::function<bool(const Plan&)>& fits) {
   const std::vector<bool> read = ReadTensors(graph);
   const NodeCost bytes = [&](const Plan& plan, int node) {
     return RecountNode(graph, table, plan, read, node);
   };
-  return BruteForce(graph, table, coarse, parts, may_be_whole, false, bytes, fits)
-      .Run(limit);
+  return BruteForce(graph, table, coarse, space, bytes, fits).Run();
 }
 
 int64_t BruteForceCost(const Graph& graph, const StrategyTable& table,
-                       const CoarseGraph& coarse, const std::vector<int>& parts,
-                       size_t limit, const std::vector<bool>& may_be_whole,
-                       bool operators, const NodeCost& cost) {
-  return BruteForce(graph, table, coarse, parts, may_be_whole, operators, cost, nullptr)
-      .Run(limit);
+                       const CoarseGraph& coarse, const PlanSpace& space,
+                       const NodeCost& cost) {
+  return BruteForce(graph, table, coarse, space, cost).Run();
 }
 
 std::map<int64_t, int64_t> BruteForceFrontier(
     const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-    const std::vector<int>& parts, size_t limit, const std::vector<bool>& may_be_whole,
-    bool operators, const NodeCost& cost,
+    const PlanSpace& space, const NodeCost& cost,
     const std::function<int64_t(const Plan&)>& peak) {
-  BruteForce search(graph, table, coarse, parts, may_be_whole, operators, cost, nullptr);
+  BruteForce search(graph, table, coarse, space, cost);
   std::map<int64_t, int64_t> kept;
   int64_t least = kUnknown;
-  for (const auto& [used, found] : search.Costs(limit, peak)) {
-    if (found >= least) continue;
-    kept[used] = least = found;
+  for (const auto& [used, cost_at_peak] : search.Costs(peak)) {
+    if (cost_at_peak >= least) continue;
+    kept[used] = least = cost_at_peak;
   }
   return kept;
 }

@@ -16,31 +16,35 @@
 
 namespace tofu {
 
-// The least that Recount counts over all ways to cut the tensor classes at all steps, if
-// each operator takes its best split independently; -1 if there are more than `limit`
-// ways to cut the tensors. Tensor classes in `may_be_whole` may stay whole at any step,
-// others only if nothing divides; with them, so may operators that compute nothing. Only
-// ways to cut the tensors for which `fits` holds, if given, count; the largest int64_t if
-// there is none.
+// The plans to try: all ways to cut the tensor classes at all steps.
+struct PlanSpace {
+  std::vector<int> parts;
+  size_t max_ways = 0;  // to cut the tensors
+  // [tensor class]: may stay whole at any step, not only if nothing divides; empty: none
+  // may. If any may, so may operators that only move elements.
+  std::vector<bool> may_be_whole = {};
+  // All operators may be whole; element-wise ones are cut like their tensors.
+  bool operators_may_be_whole = false;
+};
+
+// The least bytes of these plans, by Recount, if each operator takes its best split
+// independently; -1 if there are more than `max_ways`. `fits`, unless null, restricts the
+// ways to cut the tensors; the largest int64_t if none is left.
 int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
-                        const CoarseGraph& coarse, const std::vector<int>& parts,
-                        size_t limit, const std::vector<bool>& may_be_whole = {},
+                        const CoarseGraph& coarse, const PlanSpace& space,
                         const std::function<bool(const Plan&)>& fits = nullptr);
 
-// The same for any cost of a node under a plan. Where tensors may be whole, so may the
-// operators that `operators` tells; element-wise ones are cut like their tensors.
+// The same for any cost of a node under a plan.
 using NodeCost = std::function<int64_t(const Plan& plan, int node)>;
 int64_t BruteForceCost(const Graph& graph, const StrategyTable& table,
-                       const CoarseGraph& coarse, const std::vector<int>& parts,
-                       size_t limit, const std::vector<bool>& may_be_whole,
-                       bool operators, const NodeCost& cost);
+                       const CoarseGraph& coarse, const PlanSpace& space,
+                       const NodeCost& cost);
 
-// The least cost of all plans by their memory, `peak`, without those that need no less
-// and cost no less than another. Nothing if there are more than `limit` ways.
+// The least cost of plans by their memory, `peak`, without plans that another one beats
+// in both. Empty if there are more than `max_ways`.
 std::map<int64_t, int64_t> BruteForceFrontier(
     const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-    const std::vector<int>& parts, size_t limit, const std::vector<bool>& may_be_whole,
-    bool operators, const NodeCost& cost,
+    const PlanSpace& space, const NodeCost& cost,
     const std::function<int64_t(const Plan&)>& peak);
 
 }  // namespace tofu

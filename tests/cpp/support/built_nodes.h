@@ -17,7 +17,7 @@ inline NodeEntry Variable(GraphBuilder* builder, const std::string& name, int wo
   return {builder->Add(std::move(variable), worker, {{8}}, {0}), 0};
 }
 
-// An operator with such an output, on the worker of its first input.
+// An operator with one output of eight float32, on the worker of its first input.
 inline NodeEntry Operator(GraphBuilder* builder, const std::string& op,
                           const std::string& name, const std::vector<NodeEntry>& inputs) {
   Node node;

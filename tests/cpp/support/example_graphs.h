@@ -22,11 +22,11 @@ class ExampleGraph {
   // out[i, j] = sum over k of a[i, k] * b[k, j]; each may be stored transposed.
   NodeEntry MatMul(const std::string& name, NodeEntry a, NodeEntry b,
                    bool transpose_a = false, bool transpose_b = false);
-  // Any number of inputs of one shape.
+  // An element-wise operator on any number of inputs of one shape.
   NodeEntry Elementwise(const std::string& name, const std::vector<NodeEntry>& inputs,
                         const std::string& op = "relu", int num_outputs = 1);
   NodeEntry Dropout(const std::string& name, NodeEntry x);
-  // out[i, j] = x[i, j] + bias[j]; split nowhere else, bias under a reduction.
+  // out[i, j] = x[i, j] + bias[j].
   NodeEntry AddBias(const std::string& name, NodeEntry x, NodeEntry bias);
   // x * w + bias in one operator: parts of the sum other than the first get no bias.
   NodeEntry Dense(const std::string& name, NodeEntry x, NodeEntry w, NodeEntry bias);
@@ -34,15 +34,15 @@ class ExampleGraph {
   NodeEntry SumRows(const std::string& name, NodeEntry x);
   // The same with another reduction.
   NodeEntry ReduceRows(const std::string& name, NodeEntry x, Reducer reducer);
-  // The largest of each column, and the least of each row.
+  // The largest element of each column, and the least of each row.
   std::vector<NodeEntry> Extremes(const std::string& name, NodeEntry x);
-  // A single number: rows are compared, columns are summed.
+  // A single number: the sum over columns of the maximum over rows.
   NodeEntry SumOfLargest(const std::string& name, NodeEntry x);
   // out[b, x] = sum over d of in[b, stride * x + d - pad], d < width, with 0 outside of
   // `in`.
   NodeEntry Window(const std::string& name, NodeEntry in, int width, int stride,
                    int pad = 0);
-  // Each row is computed from the whole row.
+  // An operator that computes each row from the whole row.
   NodeEntry RowWise(const std::string& name, const std::vector<NodeEntry>& inputs);
   // An operator without a description.
   NodeEntry Opaque(const std::string& name, const std::vector<NodeEntry>& inputs,

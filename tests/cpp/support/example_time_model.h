@@ -47,7 +47,8 @@ inline Machine ThreeLevels(bool is_gpu) {
   return machine;
 }
 
-// Some FLOPs for each element that a node writes; equal operators are of equal kinds.
+// A model with some FLOPs for each element that a node writes; equal operators have equal
+// kinds.
 inline TimeModel ModelOf(const Graph& graph, const Machine& machine) {
   TimeModel model{machine, {}};
   for (int node = 0; node < graph.num_nodes(); ++node) {
@@ -64,12 +65,12 @@ inline TimeModel ModelOf(const Graph& graph, const Machine& machine) {
 
 // [entry]: whether it is a parameter.
 inline std::vector<bool> Parameters(const Graph& graph) {
-  std::vector<bool> of_entry(static_cast<size_t>(graph.num_entries()), false);
+  std::vector<bool> is_parameter(static_cast<size_t>(graph.num_entries()), false);
   for (int node = 0; node < graph.num_nodes(); ++node) {
     if (VariableRole(graph.nodes[node]) != "parameter") continue;
-    of_entry[graph.first_entry[node]] = true;
+    is_parameter[graph.first_entry[node]] = true;
   }
-  return of_entry;
+  return is_parameter;
 }
 
 }  // namespace tofu

@@ -1,4 +1,4 @@
-// Sizes of arrays and walks over their indices, for tests of kernels, which know no
+// Sizes of arrays, and walks over their indices, for tests of kernels, which know no
 // graph.
 #ifndef TOFU_TESTS_CPP_SUPPORT_INDICES_H_
 #define TOFU_TESTS_CPP_SUPPORT_INDICES_H_
@@ -13,7 +13,7 @@ namespace tofu {
 
 using Index = ShortVector<int64_t, 4>;
 
-// Elements of an array of this shape.
+// The number of elements of an array of this shape.
 inline int64_t Elements(const Index& shape) {
   int64_t elements = 1;
   for (int64_t extent : shape) elements *= extent;

@@ -32,7 +32,7 @@ int64_t IntAttr(const Node& node, const std::string& name) {
   return std::stoll(node.attrs.at(name));
 }
 
-// "(1, 2)" and "(1,)".
+// Reads "(1, 2)" or "(1,)".
 Shape TupleAttr(const Node& node, const std::string& name) {
   std::string text = node.attrs.at(name);
   for (char& c : text) {
@@ -76,7 +76,7 @@ Kernel Reduction(double start, const Binary& combine) {
   };
 }
 
-// Sum and maximum over the rows, and the input once more (a hidden output).
+// The sum and the maximum over the rows, and a copy of the input (a hidden output).
 std::vector<Array> Moments(const Node&, const Inputs& in) {
   const double lowest = -std::numeric_limits<double>::infinity();
   return {ReduceAxis(*in[0], 0, 0, Add), ReduceAxis(*in[0], 0, lowest, Max), *in[0]};
@@ -219,7 +219,7 @@ std::vector<Array> Publish(const Node&, const Inputs& in) {
 }
 
 std::vector<Array> Fetch(const Node& node, const Inputs& in) {
-  constexpr int kFloat64 = 1;  // of all arrays here
+  constexpr int kFloat64 = 1;  // the dtype of all arrays here
   const auto handles = node.attrs.find("handles");
   FetchBundle bundle = ReadBundle(node.attrs.at("spec"),
                                   handles == node.attrs.end() ? "" : handles->second);

@@ -13,7 +13,7 @@
 
 namespace tofu {
 
-// Row-major.
+// A row-major array.
 struct Array {
   Shape shape;
   std::vector<double> data;

@@ -15,7 +15,7 @@ IndexVar OutputVar(const std::string& name, int slot, int dim) {
   return {name, IndexVar::Extent::kOutput, slot, dim, 0};
 }
 
-// One variable per dimension of input 0; input and output at those variables.
+// A row with one variable per dimension of input 0, at which it touches input and output.
 StrategyRow PointwiseRow(const std::string& op, int rank) {
   StrategyRow row;
   row.op = op;

@@ -19,7 +19,7 @@ Entry Of(NodeEntry entry) { return {entry.node, entry.index}; }
 
 Name WorkerOf(const Graph& graph, int node) { return graph.nodes[node].group; }
 
-// The fetches that read every publication.
+// The fetches that read each publication.
 std::map<int, std::set<int>> Readers(const Graph& graph) {
   std::map<int, std::set<int>> readers;
   for (int node = 0; node < graph.num_nodes(); ++node) {
@@ -34,11 +34,11 @@ std::map<int, std::set<int>> Readers(const Graph& graph) {
 
 // The publications that a node reads.
 std::vector<int> PublicationsOf(const Graph& graph, const Node& node) {
-  std::vector<int> found;
+  std::vector<int> publications;
   for (NodeEntry input : node.inputs) {
-    if (graph.nodes[input.node].op == kPublishOp) found.push_back(input.node);
+    if (graph.nodes[input.node].op == kPublishOp) publications.push_back(input.node);
   }
-  return found;
+  return publications;
 }
 
 }  // namespace
@@ -67,9 +67,9 @@ void ExpectTilesRetired(const Graph& graph) {
       }
       readers.erase(publication);
     }
-    std::set<Entry> found;
-    for (NodeEntry input : n.inputs) found.insert(Of(input));
-    EXPECT_EQ(found, expected) << n.name;
+    std::set<Entry> inputs;
+    for (NodeEntry input : n.inputs) inputs.insert(Of(input));
+    EXPECT_EQ(inputs, expected) << n.name;
   }
   EXPECT_TRUE(readers.empty()) << readers.size() << " publications are not retired";
 }

@@ -6,13 +6,13 @@
 
 namespace tofu {
 
-// Every tile is published at most once, and then retired once, on its own
-// worker, by a head that reads the tile, its handle and the acknowledgement of
-// every fetch from it.
+// Expects every tile to be published at most once, and then retired once, on its own
+// worker, by a head that reads the tile, its handle and the acknowledgement of every
+// fetch from it.
 void ExpectTilesRetired(const Graph& graph);
 
-// Every publication is retired once, by a head that reads its tiles and that needs every
-// fetch from them, directly or through other nodes.
+// Expects every publication to be retired once, by a head that reads its tiles and that
+// needs every fetch from them, directly or through other nodes.
 void ExpectReadersBeforeRetirements(const Graph& graph);
 
 }  // namespace tofu

@@ -28,7 +28,7 @@ class Grower {
   }
 
  private:
-  // The same on every machine.
+  // A random number below `count`, the same on every machine.
   size_t Pick(size_t count) { return static_cast<size_t>(random_() % count); }
 
   int64_t AnyExtent() {
@@ -39,13 +39,13 @@ class Grower {
 
   const Shape& ShapeOf(NodeEntry entry) { return graph_.graph().shape(entry); }
 
-  // A matrix of that shape.
-  NodeEntry Like(const Shape& wanted) {
-    std::vector<NodeEntry> found;
+  // A matrix of this shape.
+  NodeEntry Like(const Shape& shape) {
+    std::vector<NodeEntry> candidates;
     for (NodeEntry m : matrices_) {
-      if (ShapeOf(m) == wanted) found.push_back(m);
+      if (ShapeOf(m) == shape) candidates.push_back(m);
     }
-    return found[Pick(found.size())];
+    return candidates[Pick(candidates.size())];
   }
 
   // Half of all tensors are float32.
@@ -104,7 +104,7 @@ class Grower {
     }
   }
 
-  // Of several outputs, or of vectors.
+  // Adds an operator of several outputs, or of vectors.
   void AddOther(const std::string& number, NodeEntry x) {
     const std::string name = "op" + number;
     const Shape s = ShapeOf(x);
@@ -133,7 +133,7 @@ class Grower {
     }
   }
 
-  // Some matrix or vector of its shape, if there is one.
+  // Makes some matrix or vector of its shape, if there is one, the parameter's gradient.
   void AddGradient(const std::string& parameter) {
     const Graph& graph = graph_.graph();
     int variable = 0;
@@ -186,7 +186,7 @@ ExampleGraph TrainedGraph(unsigned seed) {
   }
   std::vector<NodeEntry> inputs = {w, gradient};
   for (size_t state = pick(3); state > 0; --state) {
-    if (pick(4) == 0) graph.SetDtype(1);  // of a copy in higher precision
+    if (pick(4) == 0) graph.SetDtype(1);  // a copy in higher precision
     const std::string name = "w:state" + std::to_string(state);
     inputs.push_back(graph.Variable(name, shape, "state:w"));
     graph.SetDtype(0);

@@ -18,7 +18,7 @@ std::vector<int64_t> Boundaries(int64_t extent, std::mt19937* random) {
   return lines;
 }
 
-// Integers that every type can represent, as well as their sums and products.
+// An integer that every type can represent, as well as sums and products of these.
 double Element(int source, int64_t index) {
   return static_cast<double>((source * 7 + index * 13) % 5);
 }

@@ -1,4 +1,4 @@
-// Random MultiFetches, and their expected results, by a loop over elements.
+// Makes random MultiFetches, and computes their results by a loop over elements.
 #ifndef TOFU_TESTS_CPP_SUPPORT_RANDOM_FETCH_H_
 #define TOFU_TESTS_CPP_SUPPORT_RANDOM_FETCH_H_
 

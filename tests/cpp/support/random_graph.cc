@@ -135,7 +135,7 @@ class Grower {
 
   void Keep(NodeEntry entry) { live_.push_back(entry); }
 
-  // The last tensor is an output, others are any, some twice.
+  // Makes the last tensor an output, and others heads of any role, some twice.
   void AddHeads() {
     mock_.Head(live_.back(), "output");
     for (int i = 0; i < 4; ++i) {
@@ -144,7 +144,8 @@ class Grower {
     }
   }
 
-  // Of a variable of its shape, if there is one: the head's tiles are the variable's.
+  // The role of a head of a variable of its shape, if there is one: then the head has the
+  // variable's tiles.
   std::string OtherRole(NodeEntry entry) {
     const std::string kind = Below(2, &random_) == 0 ? "gradient:" : "aux:";
     for (int node = 0; node < mock_.graph.num_nodes(); ++node) {
@@ -160,7 +161,7 @@ class Grower {
   std::vector<NodeEntry> live_;
 };
 
-// One of `choices` or none. Every part gets something; parts need not be equal.
+// One of `choices` or none. Every part gets an element; parts need not be equal.
 int RandomCut(const std::vector<int>& choices, int parts, Shape* extents,
               Random* random) {
   std::vector<int> fitting = {kReplicated};

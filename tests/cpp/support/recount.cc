@@ -20,7 +20,7 @@ int64_t Count(const Region& region) {
 
 Region Common(const Region& a, const Region& b) {
   Region common;
-  if (a.size() != b.size()) return {{0, 0}};  // nothing of a scalar
+  if (a.size() != b.size()) return {{0, 0}};  // empty, for a scalar
   for (size_t d = 0; d < a.size(); ++d) {
     common.push_back({std::max(a[d].begin, b[d].begin), std::min(a[d].end, b[d].end)});
   }
@@ -73,7 +73,7 @@ std::vector<int> PartsOfWorker(int worker, const std::vector<int>& parts) {
   return which;
 }
 
-// Where the parts of a step end, on multiples, found by trying.
+// The ends of the parts of a step, on multiples, found by trying.
 std::vector<int64_t> EndsOf(int64_t size, int parts, const std::vector<int>& shares,
                             int64_t least, int64_t multiple) {
   std::vector<int64_t> ends;
@@ -104,7 +104,7 @@ std::vector<int64_t> EndsOf(int64_t size, int parts, const std::vector<int>& sha
   return ends;
 }
 
-// The part of a span that a step of the plan leaves a worker.
+// The part of a span that a worker gets at a step of the plan.
 Span PartOf(Span span, const Plan& plan, size_t step, int part) {
   const int parts = plan.parts[step];
   const int64_t size = span.end - span.begin;
@@ -201,8 +201,8 @@ class Operator {
     return piece;
   }
 
-  // Reduces, of the tile or of this worker's piece of it, every part that others hold,
-  // and brings the rest of the tile.
+  // The bytes to reduce the tile, or this worker's piece of it, from the parts of other
+  // workers, and to gather the other pieces.
   int64_t OutputBytes(int index, const Splitting& division) const {
     const NodeEntry entry{node_, index};
     const Region tile = Tile(entry);
@@ -284,7 +284,7 @@ class Operator {
     return Touched(row_->outputs[index].dims, all);
   }
 
-  // How many parts are reduced into an output, and which one this worker made.
+  // The number of parts that are reduced into an output, and the number of this worker's.
   std::pair<int64_t, int> Copies(int index) const {
     std::pair<int64_t, int> copies = {1, 0};
     if (row_ == nullptr || index >= static_cast<int>(row_->outputs.size())) return copies;
@@ -309,7 +309,7 @@ class Operator {
     return Piece(graph_.shapes[number], plan_.tensor_cuts[number], plan_, which_);
   }
 
-  // The least that any worker's tile has along each dimension.
+  // The smallest extent of any worker's tile along each dimension.
   Shape SmallestTile(NodeEntry entry) const {
     const size_t number = EntryOf(graph_, entry);
     Shape least = graph_.shapes[number];
@@ -328,7 +328,7 @@ class Operator {
     Splitting division;
     const size_t rank = left.size();
     for (size_t step : steps) {
-      for (size_t turn = 0; turn < 2 * rank; ++turn) {  // those that divide evenly first
+      for (size_t turn = 0; turn < 2 * rank; ++turn) {  // even divisions first
         const size_t d = (first + turn) % rank;
         if (left[d] < plan_.parts[step]) continue;
         if (turn < rank && left[d] % plan_.parts[step] > 0) continue;
@@ -360,12 +360,14 @@ class Operator {
     return false;
   }
 
-  // Random numbers are drawn once for all parts of a step that splits nothing.
+  // Whether another worker draws this one's random numbers: if a step splits nothing,
+  // they are drawn once for all its parts.
   bool IsIdle() const {
     return row_ != nullptr && row_->random && IsBehindTheFirst({kWhole});
   }
 
-  // A dimension that no split affects is touched whole, unless `exact`.
+  // The region that the operator touches. Dimensions that no split affects are whole,
+  // unless `exact`.
   Region Touched(const std::vector<DimAccess>& dims, const Region& all,
                  bool exact = false) const {
     Region touched = all;

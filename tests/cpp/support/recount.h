@@ -1,9 +1,9 @@
-// Counts the bytes that a plan makes the workers fetch, worker by worker and region by
+// Counts the bytes that the workers fetch under a plan, worker by worker and region by
 // region, from only the plan, the graph and the table.
 //
-// This is an oracle. Of the code under test it uses only the structs Graph, StrategyTable
-// and Plan, none of their functions. It has its own geometry, arithmetic and sizes of
-// dtypes, so a fault in src/ cannot hide behind the same fault here.
+// This is an oracle: it shares no code with src/ except the structs Graph, StrategyTable
+// and Plan. It has its own geometry, arithmetic and sizes of dtypes, so a fault in src/
+// cannot hide behind the same fault here.
 #ifndef TOFU_TESTS_CPP_SUPPORT_RECOUNT_H_
 #define TOFU_TESTS_CPP_SUPPORT_RECOUNT_H_
 
@@ -27,18 +27,18 @@ using Region = std::vector<Span>;
 struct WorkerPart {
   std::vector<int> which;            // [step]: its part
   std::vector<Region> needed;        // [input]
-  std::vector<Region> input_tiles;   // [input]: what it owns of them
+  std::vector<Region> input_tiles;   // [input]: the tile that it owns
   std::vector<Region> made;          // [output]
-  std::vector<Region> output_tiles;  // [output]: what it has to own of them
+  std::vector<Region> output_tiles;  // [output]: the tile that it has to own
   std::vector<int64_t> copies;       // [output]: parts that are reduced into it
-  std::vector<int> copy;             // [output]: which of them it made
+  std::vector<int> copy;             // [output]: number of the part that it made
 };
 
-// The way in which the workers share the reduction of an output that fetches least.
+// The cheapest way in which workers share the reduction of an output.
 struct SharedReduction {
   int64_t bytes = 0;           // over all workers
-  bool in_pieces = false;      // or each worker reduces its whole tile
-  std::vector<Region> pieces;  // [worker]: what it reduces, its tile or a piece of it
+  bool in_pieces = false;      // else each worker reduces its whole tile
+  std::vector<Region> pieces;  // [worker]: its piece, or its tile
 };
 
 SharedReduction RecountOutput(const Graph& graph, const StrategyTable& table,
@@ -47,16 +47,17 @@ SharedReduction RecountOutput(const Graph& graph, const StrategyTable& table,
 WorkerPart RecountPart(const Graph& graph, const StrategyTable& table, const Plan& plan,
                        int node, int worker);
 
-// Piece number `which` of `count`; the first ones take what is left over, one each.
+// Piece number `which` of `count`; the first pieces take one more element each if the
+// span does not divide.
 Span PartOf(Span span, int count, int which);
 
 int64_t CountElements(const Region& region);
 int64_t BytesOfType(int dtype);
 
-// Bytes that all workers fetch under the plan.
+// The bytes that all workers fetch under the plan.
 int64_t Recount(const Graph& graph, const StrategyTable& table, const Plan& plan);
 
-// The part of these bytes that one node causes; read: ReadTensors(graph).
+// The part of these bytes that one node causes. `read`: ReadTensors(graph).
 int64_t RecountNode(const Graph& graph, const StrategyTable& table, const Plan& plan,
                     const std::vector<bool>& read, int node);
 

@@ -39,7 +39,7 @@ void ForEach(const Region& region, const std::function<void(const Point&)>& visi
   }
 }
 
-// Something that a worker holds: a box of one copy.
+// A box of one copy of a tensor that a worker holds.
 struct Source {
   const std::vector<int>* which;
   const Region* box;
@@ -53,14 +53,15 @@ size_t StepBetween(const std::vector<int>& a, const std::vector<int>& b) {
   return step;
 }
 
-// What crosses the link of each step, over all workers.
+// The elements and tiles that cross the link of each step, over all workers.
 struct Crossing {
   std::vector<int64_t> elements;
   std::vector<int64_t> tiles;
 
   explicit Crossing(size_t steps) : elements(steps, 0), tiles(steps, 0) {}
 
-  // A worker reads every element of `region`, once per copy, from the nearest source.
+  // Adds a worker's reads of every element of `region`, once per copy, from the nearest
+  // source.
   void Read(const std::vector<int>& which, const Region& region, int copies,
             const std::vector<Source>& sources) {
     std::set<std::pair<size_t, Key>> seen;
@@ -127,7 +128,7 @@ class NodeTime {
     return machine_.device.is_gpu ? seconds : seconds / machine_.HostSpeed(workers_);
   }
 
-  // How much more than the mean the worker with the most of an operator's values has.
+  // The largest share of an operator's values on a worker, relative to the mean.
   double PartFullness() const {
     const StrategyRow* row = table_.row(node_);
     double fullness = 1;
@@ -138,7 +139,7 @@ class NodeTime {
     return fullness;
   }
 
-  // The same of a tensor's elements.
+  // The largest share of a tensor's elements on a worker, relative to the mean.
   double TileFullness(NodeEntry entry) const {
     const Shape& shape = Entry(graph_.shapes, entry);
     double fullness = 1;
@@ -161,7 +162,7 @@ class NodeTime {
     return crossing;
   }
 
-  // The same over the route that takes least; nothing if there is none.
+  // The fetches over the fastest route; empty if there is none.
   std::vector<Crossing> InputRoute(size_t slot) const {
     Regions needed;
     Regions tiles;
@@ -205,7 +206,7 @@ class NodeTime {
     return Fastest(states, reduces, {node_, static_cast<int>(index)});
   }
 
-  // Whether anything crosses other links than the innermost.
+  // Whether any element crosses links other than the innermost.
   bool CrossesHosts(const std::vector<Crossing>& crossings) const {
     const size_t steps = plan_.parts.size();
     for (const Crossing& crossing : crossings) {
@@ -217,7 +218,7 @@ class NodeTime {
     return false;
   }
 
-  // What the links and the host take for these fetches.
+  // The time that links and host take for these fetches.
   double SecondsOf(const std::vector<Crossing>& crossings, NodeEntry entry) const {
     const int64_t each = BytesOfType(Entry(graph_.dtypes, entry));
     double seconds = host_s_ * static_cast<double>(crossings.size());
@@ -235,7 +236,8 @@ class NodeTime {
     return seconds;
   }
 
-  // The terms of each worker's tile; or those of its piece, and then the other pieces.
+  // The fetch of the terms of each worker's tile; or two: the terms of its piece, and
+  // then the other pieces.
   std::vector<Crossing> Output(size_t index) const {
     const size_t steps = plan_.parts.size();
     const SharedReduction way =
@@ -329,8 +331,8 @@ class NodeTime {
   using Regions = std::vector<Region>;                      // [worker]
   using Division = std::vector<std::pair<size_t, size_t>>;  // step, dimension
 
-  // How a region lies on the workers: as they have it; as partial sums of the terms of
-  // the steps that divide it; or in pieces of what they need, or whole.
+  // The state of a region on the workers: as they have made it; as partial sums of the
+  // terms of the steps that divide it; or in pieces of the needed regions, or whole.
   enum class Kind { kMade, kPartial, kPieces };
   struct State {
     Kind kind;
@@ -361,8 +363,8 @@ class NodeTime {
            std::equal(shorter.begin(), shorter.end(), longer.begin());
   }
 
-  // At which workers that differ in nothing else have the same, innermost links first;
-  // none unless the regions' extents differ by one element at most.
+  // The steps whose workers have the same region, innermost links first; empty unless the
+  // regions' extents differ by at most one element.
   std::vector<size_t> StepsOfAlike(const Regions& regions) const {
     for (size_t d = 0; d < regions[0].size(); ++d) {
       const auto [least, most] = LengthsOf(regions, d);
@@ -385,7 +387,7 @@ class NodeTime {
     return steps;
   }
 
-  // The shortest and the longest along a dimension.
+  // The shortest and the longest extent along a dimension.
   static std::pair<int64_t, int64_t> LengthsOf(const Regions& regions, size_t d) {
     std::pair<int64_t, int64_t> lengths(std::numeric_limits<int64_t>::max(), 0);
     for (const Region& region : regions) {
@@ -440,7 +442,7 @@ class NodeTime {
   void DivideOnce(size_t first, size_t step, State* state) const {
     const int parts = plan_.parts[step];
     const size_t rank = state->boxes[0].size();
-    for (size_t i = 0; i < 2 * rank; ++i) {  // those that divide evenly first
+    for (size_t i = 0; i < 2 * rank; ++i) {  // even divisions first
       const size_t d = (first + i) % rank;
       const int64_t extent = LengthsOf(state->boxes, d).first;
       if (extent < parts || (i < rank && extent % parts != 0)) continue;
@@ -453,7 +455,7 @@ class NodeTime {
     }
   }
 
-  // The fetches of the fastest way from the first state over others to the last one.
+  // The fetches of the fastest path from the first state, over others, to the last one.
   std::vector<Crossing> Fastest(const std::vector<State>& states,
                                 const std::set<size_t>& reduces, NodeEntry entry) const {
     std::vector<Crossing> best;
@@ -466,7 +468,7 @@ class NodeTime {
         return;
       }
       for (size_t to = from == 0 ? 1 : 0; to < states.size(); ++to) {
-        if (from == 0 && to + 1 == states.size()) continue;  // directly
+        if (from == 0 && to + 1 == states.size()) continue;  // the direct fetch
         const std::vector<Crossing> move = MoveOf(states[from], states[to], reduces);
         if (move.empty()) continue;
         way.push_back(move[0]);
@@ -478,7 +480,7 @@ class NodeTime {
     return best;
   }
 
-  // One fetch, or nothing if there is none between these states.
+  // The fetch between two states; empty if there is none.
   std::vector<Crossing> MoveOf(const State& from, const State& to,
                                std::set<size_t> open) const {
     const bool adds_up = from.kind != Kind::kPieces;
@@ -522,7 +524,7 @@ class NodeTime {
     return {crossing};
   }
 
-  // Copies of a worker to others of its group of this size.
+  // The time of a worker's copies from others of its group of this size.
   double Seconds(int group, double bytes, double copies) const {
     const int level = LevelWithin(group);
     const LinkLevel& link = machine_.links[level];
@@ -560,7 +562,7 @@ RecountedTime& RecountedTime::operator+=(const RecountedTime& other) {
 
 namespace {
 
-// An empty count is of no route.
+// The faster one; a count of 0 means that there is no route.
 RecountedTime Faster(const RecountedTime& direct, RecountedTime routed) {
   if (routed.ns == 0 || routed.ns >= direct.ns) return direct;
   routed.routes = 1;
@@ -570,7 +572,7 @@ RecountedTime Faster(const RecountedTime& direct, RecountedTime routed) {
   return routed;
 }
 
-// Trainers run updates, and copy what they make directly.
+// Whether a node is an update, which a Trainer runs and whose outputs it copies directly.
 bool IsUpdate(const Graph& graph, int node) {
   for (size_t h = 0; h < graph.head_roles.size(); ++h) {
     const bool is_update = graph.head_roles[h].rfind("update:", 0) == 0;
@@ -581,26 +583,33 @@ bool IsUpdate(const Graph& graph, int node) {
 
 }  // namespace
 
-RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
-                              const Plan& plan, const Machine& machine,
-                              const std::vector<Work>& works,
-                              const std::vector<bool>& is_parameter,
-                              const std::vector<bool>& read, int node) {
-  RecountedTime found;
-  found.bytes.assign(plan.parts.size(), 0);
-  const Node& n = graph.nodes[node];
+TimeRecount::TimeRecount(const Graph& graph, const StrategyTable& table,
+                         const Machine& machine, const std::vector<Work>& works,
+                         std::vector<bool> is_parameter)
+    : graph_(graph),
+      table_(table),
+      machine_(machine),
+      works_(works),
+      is_parameter_(std::move(is_parameter)),
+      read_(ReadTensors(graph)) {}
+
+RecountedTime TimeRecount::OfNode(const Plan& plan, int node) const {
+  RecountedTime total;
+  total.bytes.assign(plan.parts.size(), 0);
+  const Node& n = graph_.nodes[node];
   std::vector<int> outputs;
   for (int i = 0; i < n.num_outputs; ++i) {
-    if (read[static_cast<size_t>(graph.first_entry[node] + i)]) outputs.push_back(i);
+    if (read_[static_cast<size_t>(graph_.first_entry[node] + i)]) outputs.push_back(i);
   }
-  if (n.op.empty()) return found;
-  const NodeTime time(graph, table, plan, machine, node);
-  const double compute_s = time.ComputeSeconds(works[node]);
-  found.ns = std::llround((compute_s + time.host_s()) * 1e9);
-  if (outputs.empty()) return found;
+  if (n.op.empty()) return total;
+  const NodeTime time(graph_, table_, plan, machine_, node);
+  const double compute_s = time.ComputeSeconds(works_[node]);
+  total.ns = std::llround((compute_s + time.host_s()) * 1e9);
+  if (outputs.empty()) return total;
   const auto overlaps = [&](NodeEntry entry) {
-    return machine.device.threads > 1 &&
-           is_parameter[static_cast<size_t>(graph.first_entry[entry.node] + entry.index)];
+    return machine_.device.threads > 1 &&
+           is_parameter_[static_cast<size_t>(graph_.first_entry[entry.node] +
+                                             entry.index)];
   };
   for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
     const NodeEntry entry = n.inputs[slot];
@@ -612,7 +621,7 @@ RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
       return one;
     };
     const std::vector<Crossing> direct = {time.Input(slot)};
-    found +=
+    total +=
         Faster(count(direct), count(time.CrossesHosts(direct) ? time.InputRoute(slot)
                                                               : std::vector<Crossing>()));
   }
@@ -626,28 +635,20 @@ RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
       return one;
     };
     const std::vector<Crossing> direct = time.Output(static_cast<size_t>(index));
-    const bool may_route = !IsUpdate(graph, node) && time.CrossesHosts(direct);
+    const bool may_route = !IsUpdate(graph_, node) && time.CrossesHosts(direct);
     RecountedTime best = Faster(
         count(direct), count(may_route ? time.OutputRoute(static_cast<size_t>(index))
                                        : std::vector<Crossing>()));
     std::swap(best.routes, best.output_routes);
-    found += best;
+    total += best;
   }
-  return found;
+  return total;
 }
 
-RecountedTime RecountTime(const Graph& graph, const StrategyTable& table,
-                          const Plan& plan, const Machine& machine,
-                          const std::vector<Work>& works,
-                          const std::vector<bool>& is_parameter) {
-  const std::vector<bool> read = ReadTensors(graph);
+RecountedTime TimeRecount::OfPlan(const Plan& plan) const {
   RecountedTime sum;
   sum.bytes.assign(plan.parts.size(), 0);
-  for (int node = 0; node < graph.num_nodes(); ++node) {
-    const RecountedTime one =
-        RecountNodeTime(graph, table, plan, machine, works, is_parameter, read, node);
-    sum += one;
-  }
+  for (int node = 0; node < graph_.num_nodes(); ++node) sum += OfNode(plan, node);
   return sum;
 }
 

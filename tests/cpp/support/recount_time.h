@@ -1,6 +1,6 @@
 // Predicts the time of a plan worker by worker and element by element, from the rules
-// that passes/search/time_cost.h states. An oracle, as recount.h: it shares no code with
-// the search, only the machine's tables of rates.
+// that passes/search/time_cost.h states. It is an oracle as recount.h is: it shares no
+// code with the search, only the machine's tables of rates.
 #ifndef TOFU_TESTS_CPP_SUPPORT_RECOUNT_TIME_H_
 #define TOFU_TESTS_CPP_SUPPORT_RECOUNT_TIME_H_
 
@@ -17,25 +17,31 @@ namespace tofu {
 struct RecountedTime {
   int64_t ns = 0;
   std::vector<int64_t> bytes;  // [step]
-  int64_t added_bytes = 0;     // of these, by routes
-  int routes = 0;              // of inputs
+  int64_t added_bytes = 0;     // the part of these that routes add
+  int routes = 0;              // routes of inputs
   int output_routes = 0;
 
   RecountedTime& operator+=(const RecountedTime& other);
 };
 
-// `works`: [node], of whole operators. `is_parameter`: [entry]. `read`:
-// ReadTensors(graph).
-RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
-                              const Plan& plan, const Machine& machine,
-                              const std::vector<Work>& works,
-                              const std::vector<bool>& is_parameter,
-                              const std::vector<bool>& read, int node);
+// Recounts plans of one graph on one machine; all arguments must outlive it.
+class TimeRecount {
+ public:
+  // `works`: [node], of whole operators. `is_parameter`: [entry].
+  TimeRecount(const Graph& graph, const StrategyTable& table, const Machine& machine,
+              const std::vector<Work>& works, std::vector<bool> is_parameter);
 
-RecountedTime RecountTime(const Graph& graph, const StrategyTable& table,
-                          const Plan& plan, const Machine& machine,
-                          const std::vector<Work>& works,
-                          const std::vector<bool>& is_parameter);
+  RecountedTime OfNode(const Plan& plan, int node) const;
+  RecountedTime OfPlan(const Plan& plan) const;
+
+ private:
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const Machine& machine_;
+  const std::vector<Work>& works_;
+  const std::vector<bool> is_parameter_;
+  const std::vector<bool> read_;  // [entry]
+};
 
 }  // namespace tofu
 

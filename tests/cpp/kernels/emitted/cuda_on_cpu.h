@@ -1,6 +1,6 @@
-// CUDA's keywords, to compile emitted kernels for CPUs. All threads of all blocks run one
-// at a time. There is no support for barriers or shared memory, which our kernels do not
-// use.
+// Defines CUDA's keywords to compile emitted kernels for CPUs. All threads of all blocks
+// run one at a time. Barriers and shared memory, which the kernels do not use, are not
+// supported.
 #ifndef TOFU_TESTS_CPP_KERNELS_EMITTED_CUDA_ON_CPU_H_
 #define TOFU_TESTS_CPP_KERNELS_EMITTED_CUDA_ON_CPU_H_
 
@@ -12,7 +12,7 @@ struct Index3 {
 inline Index3 block_index;
 inline Index3 thread_index;
 inline Index3 grid_size;
-inline int only_block = -1;  // or all
+inline int only_block = -1;  // -1: all blocks run
 
 // Runs `thread` as a grid of blocks.
 template <typename Thread>

@@ -4,15 +4,15 @@
 
 namespace tofu {
 
-// Runs a kernel with its own number of threads. `sources` is its TofuSources, in words;
-// only the generic kernel reads `boxes`.
+// Runs a kernel with its own number of threads. `sources`: its TofuSources, as words;
+// `boxes`: read by the generic kernel only.
 using RunEmitted = void (*)(int blocks, char* region, long long* done,
                             const char* const* sources, const long long* boxes);
 
-// From now on, kernels run only this one of their blocks; -1: all.
+// From now on, kernels run only this block; -1: all blocks.
 void RunOnlyBlock(int block);
 
-// A text; kernels of several specifications may share one. The last has no `run`.
+// The text of a kernel; several specifications may share one. The last has no `run`.
 struct EmittedText {
   const char* source;
   RunEmitted run;
@@ -20,7 +20,7 @@ struct EmittedText {
 
 extern const EmittedText kEmittedTexts[];
 
-// The function for a text; null if there is none.
+// The function compiled from a text, or null.
 inline RunEmitted FindEmitted(const char* source) {
   const auto same = [](const char* a, const char* b) {
     while (*a != '\0' && *a == *b) ++a, ++b;

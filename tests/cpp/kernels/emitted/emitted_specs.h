@@ -1,5 +1,5 @@
-// The MultiFetches whose kernels the tests run. The program that writes the kernels and
-// the tests that run them use the same list in the same order.
+// Lists the MultiFetches whose kernels the tests run. The program that writes the kernels
+// and the tests that run them use the same list in the same order.
 #ifndef TOFU_TESTS_CPP_KERNELS_EMITTED_EMITTED_SPECS_H_
 #define TOFU_TESTS_CPP_KERNELS_EMITTED_EMITTED_SPECS_H_
 
@@ -19,7 +19,7 @@ struct WideSpec {
   const char* text;
   int64_t row_bytes;
   int64_t from_row_bytes;
-  int64_t skipped_bytes;  // of every row of the source
+  int64_t skipped_bytes;  // skipped at the begin of every row of the source
 };
 std::vector<WideSpec> WideSpecs();
 

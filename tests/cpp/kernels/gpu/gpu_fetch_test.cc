@@ -1,4 +1,4 @@
-// Kernels on GPUs, and the operators that launch them, in a separate binary,
+// Tests kernels on GPUs, and the operators that launch them, in a separate binary,
 // tofu_gpu_tests: without a driver, NVRTC or a GPU every test is skipped with the reason.
 // tofu_fake_gpu_tests has the same tests on a driver that runs kernels on the CPU.
 #include "kernels/gpu_fetch.h"
@@ -129,11 +129,11 @@ void Call(const std::string& name, const std::string& spec, int device,
           const std::vector<const DeviceArray*>& inputs,
           const std::vector<const DeviceArray*>& outputs) {
   const auto addresses = [](const std::vector<const DeviceArray*>& arrays) {
-    std::vector<void*> found;
+    std::vector<void*> pointers;
     for (const DeviceArray* array : arrays) {
-      found.push_back(reinterpret_cast<void*>(array->address()));
+      pointers.push_back(reinterpret_cast<void*>(array->address()));
     }
-    return found;
+    return pointers;
   };
   const std::vector<void*> in = addresses(inputs);
   const std::vector<void*> out = addresses(outputs);
@@ -202,7 +202,7 @@ TEST_F(GpuFetchTest, ReadsTheMemoryOfPeers) {
   if (!CudaDriver::Default().CanReach(0, 1)) GTEST_SKIP() << "GPU 0 cannot read GPU 1";
   Gpus& gpus = Gpus::Default();
   EXPECT_TRUE(gpus.Connect({0, 1}).empty());
-  EXPECT_TRUE(gpus.Connect({1, 0}).empty());  // a second time is as good
+  EXPECT_TRUE(gpus.Connect({1, 0}).empty());  // a second time changes nothing
   EXPECT_TRUE(gpus.Connect({1, 1}).empty());  // two workers on one GPU
   ExpectPeerAccess(0, 1);
   ExpectPeerAccess(1, 0);
@@ -255,7 +255,8 @@ std::string ManyBoxes(int source_extent) {
          "; pieces=" + pieces;
 }
 
-// Every thread does only one thing, so locks of other calls cannot order it by accident.
+// Every thread makes one kind of call, so that locks of others cannot order it by
+// accident.
 TEST_F(GpuFetchTest, IsUsedByThreadsAtOnce) {
   const CudaDriver& driver = CudaDriver::Default();
   const int peer = num_gpus_ > 1 && driver.CanReach(0, 1) ? 1 : 0;
@@ -304,7 +305,7 @@ TEST_F(GpuFetchTest, FindsThePairsThatAreOutOfReachAndConnectsTheOthers) {
   }
   Gpus gpus;
   EXPECT_EQ(gpus.Connect(all), expected);
-  EXPECT_EQ(gpus.Connect(all), expected);  // they do not count as connected
+  EXPECT_EQ(gpus.Connect(all), expected);  // GPUs apart do not count as connected
   if (num_gpus_ < 2 || !driver.CanReach(0, 1)) return;
   EXPECT_TRUE(gpus.Connect({0, 1}).empty());  // other GPUs do not matter
 }
@@ -335,7 +336,7 @@ TEST_F(GpuFetchTest, OperatorsPublishFetchAndRetire) {
        {&target, &acknowledged});
   EXPECT_EQ(NumberAt(acknowledged, 0), 0u);
   Call("_tofu_retire", "", owner, {&remote, &published}, {&retired});
-  EXPECT_EQ(NumberAt(retired, owner), seven);  // a token that no one reads
+  EXPECT_EQ(NumberAt(retired, owner), seven);  // a retirement leaves its token unwritten
 
   const void* tiles[] = {data[0].data(), data[1].data()};
   std::vector<char> expected(region.size());

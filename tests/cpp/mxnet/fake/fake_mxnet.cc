@@ -90,8 +90,8 @@ struct FakeArray {
   char others[216];
 };
 
-// FComputeEx of such an operator. The resources lie at byte 64 of the context. Notes each
-// input, if there are any: its data's address, and whether it says in which layout it is.
+// FComputeEx of such an operator. The resources lie at byte 64 of the context. Records
+// each input: its data's address, and whether it names its layout.
 void Dispatch(const void*, const void*, const char* context,
               const Vector<FakeArray>* inputs, const void*, const void*) {
   Vector<FakeResource> requested;

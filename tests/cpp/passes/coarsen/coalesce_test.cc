@@ -117,7 +117,7 @@ TEST(Coalesce, AParameterItsGradientAndItsStateAreOneClass) {
 }
 
 // mean is an auxiliary state with its own class; w has a momentum and a new value.
-// A parameter is there before a step begins, its gradient is not.
+// A parameter is ready before a step begins, its gradient is not.
 TEST(Coalesce, OperatorsThatReadAParameterHaveAClassOfTheirOwn) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 4});
@@ -186,11 +186,11 @@ TEST(Coalesce, GradientsAndStatesCanBeCutApartFromTheirParameter) {
     ExampleGraph example = Updated(true);
     const auto classes = [&](UpdateTies updates) {
       const CoarseGraph coarse = CoarsenTied(&example, updates, merge);
-      std::vector<int> found;
+      std::vector<int> tensor_classes;
       for (const char* name : {"w", "new_w", "g", "momentum"}) {
-        found.push_back(TensorClassOf(example.graph(), coarse, name));
+        tensor_classes.push_back(TensorClassOf(example.graph(), coarse, name));
       }
-      return found;
+      return tensor_classes;
     };
     const std::vector<int> all = classes(UpdateTies::kAll);
     EXPECT_EQ(std::set<int>(all.begin(), all.end()).size(), 1u);
@@ -230,7 +230,7 @@ TEST(Coalesce, TensorsOfOtherShapesAreNotTied) {
   EXPECT_TRUE(coarse.ties.empty());
 }
 
-// A random operator can cost something when other operators of its class do not.
+// A random operator can have a cost when other operators of its class have none.
 TEST(Coalesce, RandomElementwiseOperatorsHaveAClassOfTheirOwn) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6});
@@ -261,7 +261,7 @@ TEST(Coalesce, UnreadOutputsAreNoSlots) {
       coarse.operators[OpClassOf(example.graph(), coarse, "unread")].slots.empty());
 }
 
-// A run brings it to the input's tiles: cut otherwise, it would move uncounted.
+// A run brings the gradient to the input's tiles; other cuts would move uncounted bytes.
 TEST(Coalesce, TheGradientOfAnInputIsCutLikeTheInput) {
   ExampleGraph example = OneLayer(8, 8, 8, true);
   const CoarseGraph coarse = Coarsen(&example);

@@ -104,7 +104,7 @@ TEST(Group, ABackwardOperatorWithoutControlDependencyContinuesItsGroup) {
 }
 
 // The gradient that reaches an operator's group belongs to its output of that shape,
-// unless there are two of them and nothing tells which.
+// unless there are two such outputs.
 TEST(Group, AGradientOfOneOfTwoEqualOutputsBelongsToNeither) {
   for (const int outputs : {1, 2}) {
     ExampleGraph example;

@@ -163,7 +163,7 @@ TEST(PlanMemory, ATileThatIsCutAtTwoStepsIsAQuarter) {
   EXPECT_EQ(memory.gradients, kTensor / 12);
 }
 
-// Four pieces of 16 columns; an inner one reads a column of each neighbour.
+// The 16 columns are cut into four pieces; an inner one reads a column of each neighbour.
 TEST(PlanMemory, AWorkerInsideTheGridReadsMoreThanThoseAtItsEdges) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {2, 16}, "data");

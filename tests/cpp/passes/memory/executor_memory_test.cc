@@ -56,7 +56,7 @@ TEST(ExecutorMemory, ReusesABlockWhoseReadersHaveRun) {
   table.rules = {{{{0, 0, false}}, {}}};
   table.node_rules = {-1, 0, 0, 0};
   EXPECT_EQ(PlanExecutorMemory(bound, table, options).planned_bytes, 16);
-  // The last one is written to the caller's array.
+  // c is written to the caller's array.
   options.external_heads = {1};
   EXPECT_EQ(PlanExecutorMemory(bound, NoRules(builder), options).planned_bytes, 32);
 }
@@ -172,7 +172,7 @@ TEST(ExecutorMemory, CountsWhatIsAliveWhileEachNodeOfTheFullestWorkerRuns) {
   for (const LiveMoment& moment : memory.moments) {
     moments.emplace_back(builder.graph().nodes[moment.node].name, moment.bytes);
   }
-  // While b runs, a is alive too; nothing of the other worker counts.
+  // While b runs, a is alive, too; tensors of the other worker do not count.
   EXPECT_EQ(moments, (std::vector<std::pair<std::string, int64_t>>{
                          {"a", 64}, {"b", 128}, {"c", 128}}));
 }

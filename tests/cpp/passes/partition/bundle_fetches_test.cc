@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kFloat32 = 0;
 
-// Worker 0 holds a and b, worker 1 reads them whole.
+// Worker 0 holds a and b, and worker 1 reads both whole.
 class BundleFetchesTest : public testing::Test {
  protected:
   NodeEntry Tile(const std::string& name, int worker = 0) {
@@ -55,7 +55,7 @@ class BundleFetchesTest : public testing::Test {
     return found;
   }
 
-  // Fetches of tiles of `size` elements, which worker 0 makes, that are gradients.
+  // Fetches of gradients: worker 0 makes a tile of each of these sizes.
   std::vector<NodeEntry> FetchGradients(const std::vector<int64_t>& sizes) {
     if (!emitter_) emitter_.emplace(crossing_, &builder_);
     std::vector<NodeEntry> fetched;

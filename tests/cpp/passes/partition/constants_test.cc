@@ -56,7 +56,7 @@ TEST_F(Constants, NotPartsOfADimensionThatIsNotSplit) {
   EXPECT_FALSE(CanMake(filled, part_));
 }
 
-// As an offset would.
+// The other attribute could be an offset.
 TEST_F(Constants, NotWhereAnotherAttributeChanges) {
   const NodeEntry filled = mock_.Filled({4, 4}, "2");
   StrategyRow* row = Row(filled);
@@ -79,7 +79,7 @@ TEST_F(Constants, ReadersOfAWorkerShareSmallZerosOfTheSameTypeAndSize) {
   EXPECT_NE(zeros({4}, kFloat32, 0), first);
   EXPECT_NE(zeros({8}, kFloat64, 0), first);
   EXPECT_NE(zeros({8}, kFloat32, 1), first);
-  const Shape large = {4097};  // of 16 KiB and an element
+  const Shape large = {4097};  // 16 KiB and one element
   EXPECT_NE(zeros(large, kFloat32, 0), zeros(large, kFloat32, 0));
 }
 

@@ -200,7 +200,7 @@ TEST_F(EmitDirectly, SmallTilesOfOtherLayoutsAreCopiedAndLargeOnesPublished) {
   EXPECT_EQ(Fetch(Crossing::kTiles).inputs[0].node, tiles_[1].node);
 }
 
-// A view of an array knows four dimensions.
+// Views support at most four dimensions.
 TEST_F(EmitDirectly, TilesOfFiveDimensionsArePublishedWhoeverMadeThem) {
   for (const char* op : {"made", kMultiFetchOp}) {
     tiles_.clear();

@@ -54,8 +54,8 @@ TEST(PlanFetch, CutsAGridOfTilesInRowMajorOrder) {
 }
 
 TEST(PlanFetch, MergesCellsOfOneSource) {
-  // Worker 1 holds a replica of all that worker 0 lacks and more: one piece
-  // from each, although tile boundaries of others lie between.
+  // Worker 1 holds all elements that worker 0 lacks: one piece from each, although
+  // boundaries of other tiles lie between.
   const std::vector<FetchSource> sources = {
       {0, {{0}, {3}}}, {1, {{0}, {8}}}, {2, {{4}, {6}}}};
   const FetchSpec spec = PlanFetch(0, {{0}, {8}}, {{0}, {8}}, sources);
@@ -102,8 +102,8 @@ TEST(PlanReduction, TakesEveryTermWholeAndTheOwnOneInPlace) {
   EXPECT_EQ(FetchedElements(spec), 8);
 }
 
-// Every element of a random region is written once, from a source that has it,
-// and the pieces are as many as the tiles that the region meets.
+// Every element of a random region is written once, from a source that has it, and each
+// tile that the region meets gives one piece.
 TEST(PlanFetch, CoversRandomRegionsOnceWithOnePieceATile) {
   constexpr unsigned kSeed = 7;
   std::mt19937 random(kSeed);

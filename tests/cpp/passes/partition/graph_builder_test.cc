@@ -60,7 +60,7 @@ TEST(GraphBuilder, RefusesInputsThatAreNotThereYetAndOutputsWithoutShapes) {
   EXPECT_THROW(builder.Add(node, 0, {{2}, {2}}, {0}), InternalError);
 }
 
-// For float32 one slice_axis per dimension that is cut, for other types one slice.
+// A slice is one slice_axis per cut dimension for float32, and one slice for other types.
 TEST(GraphBuilder, SlicesTheDimensionsThatAreCut) {
   GraphBuilder builder;
   const NodeEntry x = Variable(&builder, {4, 6, 8});

@@ -60,7 +60,7 @@ TEST(OperatorParts, AnOutputShapeThatDoesNotExistIsTheTablesFault) {
   }
 }
 
-// Windows of 3 at stride 1 with one element of padding: 12 outputs of 12 inputs.
+// Windows of 3 at stride 1 with one element of padding make 12 outputs of 12 inputs.
 TEST(OperatorParts, APaddedRegionReachesOutsideOnlyWhereItsVariableIsSplit) {
   MockGraph mock;
   const NodeEntry image = mock.Variable("image", {2, 4, 12});
@@ -83,7 +83,7 @@ TEST(OperatorParts, ARegionWithoutPaddingIsClipped) {
   EXPECT_EQ(Parts(mock, y, {2}, {2})[0].inputs[0].box, (Box{{0, 0, 0}, {2, 4, 7}}));
 }
 
-// As an operator that sums up all elements to its own.
+// An operator that sums up all elements up to its own has such a region.
 TEST(OperatorParts, ARegionMayDependOnASplitVariableAtOneEndOnly) {
   MockGraph mock;
   const NodeEntry y = mock.Elementwise("relu", {mock.Variable("x", {8})});
@@ -146,7 +146,7 @@ TEST(OperatorParts, OnlyTofusOwnAttributesAreRemoved) {
             (std::map<std::string, std::string>{{"__lr__", "b"}, {"axis", "c"}}));
 }
 
-// Nodes that differ in one thing alone; what is known of one must not serve the others.
+// The nodes differ in one respect each; known parts of one must not serve another.
 TEST(OperatorParts, AreKnownOnlyOfNodesThatAreAlike) {
   MockGraph mock;
   const NodeEntry x = mock.Variable("x", {4, 8});

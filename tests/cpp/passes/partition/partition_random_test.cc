@@ -36,7 +36,8 @@ bool AllFinite(const std::vector<Array>& values) {
   return true;
 }
 
-// Terms are reduced in another order than serially.
+// Whether values are equal up to rounding: terms are reduced in another order than
+// serially.
 bool Close(const Array& a, const Array& b) {
   if (a.shape != b.shape) return false;
   for (size_t i = 0; i < a.data.size(); ++i) {
@@ -58,7 +59,7 @@ std::map<std::string, Array> TileValues(const std::vector<PartitionedVariable>& 
 
 // --- Bytes ------------------------------------------------------------------------
 
-// The bytes by the search's count.
+// The bytes that the search counts.
 int64_t PlannedBytes(const MockGraph& mock, const Plan& plan) {
   const Graph& graph = mock.graph;
   const std::vector<bool> used = UsedEntries(graph);
@@ -88,7 +89,7 @@ int64_t PlannedBytes(const MockGraph& mock, const Plan& plan) {
   return bytes;
 }
 
-// Bytes on the edges between workers.
+// The bytes on the edges between workers.
 int64_t CrossingBytes(const Partitioned& partitioned) {
   const Graph& graph = partitioned.graph;
   int64_t bytes = 0;
@@ -102,7 +103,8 @@ int64_t CrossingBytes(const Partitioned& partitioned) {
   return bytes;
 }
 
-// What crosses workers with MultiFetch: numbers, tiles in the plain layout, or all tiles.
+// Checks which data crosses workers with MultiFetch: numbers, tiles in the plain layout,
+// or all tiles.
 void ExpectCrossing(Crossing crossing, const Partitioned& partitioned) {
   const Graph& graph = partitioned.graph;
   for (int node = 0; node < graph.num_nodes(); ++node) {
@@ -177,7 +179,7 @@ void ExpectPhasesEqualSerial(const MockGraph& mock, const Partitioned& partition
   ExpectHeads(mock, serial, *phases.backward, backward, false);
 }
 
-// No worker has the address of a tile that its device does not reach.
+// Checks that no worker has the address of a tile that its device does not reach.
 void ExpectNoHandlesBetween(const std::set<std::pair<int, int>>& apart,
                             const Partitioned& partitioned) {
   const Graph& graph = partitioned.graph;
@@ -191,7 +193,7 @@ void ExpectNoHandlesBetween(const std::set<std::pair<int, int>>& apart,
   }
 }
 
-// The tensors that the executor copies to other workers, once to each.
+// The number of tensors that the executor copies to other workers, once to each.
 int64_t Copies(const Partitioned& partitioned) {
   const Graph& graph = partitioned.graph;
   std::set<std::pair<int, int>> copies;  // entry, reader
@@ -219,9 +221,9 @@ std::vector<std::vector<double>> HeadValues(const Partitioned& partitioned,
   return heads;
 }
 
-// Through roots: the same bits, and bytes that are counted apart. Returns how many copies
-// fewer; of a tile that several operators of a worker read whole, there is one only
-// without roots.
+// Checks that fetches through roots make the same bits, and count their bytes separately.
+// Returns the number of copies saved; a tile that several operators of a worker read
+// whole is copied once without roots.
 int64_t ExpectSameThroughRoots(const MockGraph& mock, const Plan& plan,
                                const Partitioned& direct,
                                const std::map<std::string, Array>& whole) {
@@ -234,7 +236,7 @@ int64_t ExpectSameThroughRoots(const MockGraph& mock, const Plan& plan,
   return Copies(direct) - Copies(rooted);
 }
 
-// Every fetch as its reader's own, of whatever size.
+// Options without roots, for fetches of any size.
 PartitionOptions Unrooted(FetchKind fetch) {
   PartitionOptions options{{}, fetch};
   options.small_bytes = 0;
@@ -334,7 +336,7 @@ std::vector<Route> RandomRoutes(const MockGraph& mock, const Plan& plan,
   return routes;
 }
 
-// Over routes the same bits, and bytes that are counted apart.
+// Fetches over routes make the same bits, and their bytes are counted separately.
 TEST_P(PartitionRandom, RoutesBringTheSameRegions) {
   int routed = 0;
   int64_t added = 0;
@@ -371,7 +373,7 @@ TEST_P(PartitionRandom, RoutesBringTheSameRegions) {
   EXPECT_EQ(added > 0, GetParam().size() > 1);
 }
 
-// A stop or more of those that lead to a random one of `stops`, largest pieces first.
+// A random chain of stops that leads to a random one of `stops`, largest pieces first.
 std::vector<TileSplits> RandomChain(const std::vector<TileSplits>& stops,
                                     std::mt19937* random) {
   std::vector<TileSplits> chain;
@@ -419,7 +421,7 @@ std::vector<OutputRoute> RandomOutputRoutes(const MockGraph& mock, const Plan& p
   return routes;
 }
 
-// Workers that own the same tile of a head go on with the same bits.
+// Checks that workers that own the same tile of a head have the same bits.
 void ExpectSameBits(const Partitioned& partitioned,
                     const std::map<std::string, Array>& whole) {
   const std::vector<std::vector<double>> values = HeadValues(partitioned, whole);
@@ -435,7 +437,8 @@ void ExpectSameBits(const Partitioned& partitioned,
   }
 }
 
-// The terms of a host first: the same values, and bytes that are counted apart.
+// If hosts add up their terms first, values are the same, and bytes are counted
+// separately.
 TEST_P(PartitionRandom, RoutesOfOutputsMakeTheSameTiles) {
   bool has_partial = false;
   bool moves_more = false;

@@ -114,7 +114,7 @@ TEST_F(FullyConnectedPartition, AddsTheBiasOnceUnderASumAndSpreadsTheReduction) 
     const std::string reduce = name + std::to_string(w) + "/out0/reduce";
     const Node& sum = Find(divided, reduce);
     EXPECT_EQ(sum.op, "add_n");
-    // Worker 0's term first, on every worker.
+    // Every worker adds worker 0's term first.
     EXPECT_EQ(divided.node_workers[sum.inputs[0].node], 0);
     EXPECT_EQ(divided.node_workers[sum.inputs[1].node], 1);
   }
@@ -201,7 +201,7 @@ TEST(Partition, ComputesUndescribedOperatorsWholeOnEveryWorker) {
   EXPECT_EQ(Fetched(divided), 2 * 2 * 8);
 }
 
-// The constant is cut by rows and read by columns, twice.
+// The constant is cut by rows and read twice by columns.
 TEST(Partition, MakesConstantsWhereTheyAreReadWithMultiFetch) {
   MockGraph mock;
   const NodeEntry ones = mock.Filled({4, 4}, "1");
@@ -212,9 +212,9 @@ TEST(Partition, MakesConstantsWhereTheyAreReadWithMultiFetch) {
   plan.tensor_cuts = {{0}, {1}, {1}, {1}};
   plan.op_cuts = {{0}, {kReplicated}, {1}, {1}};
   PartitionOptions options{{}, FetchKind::kMultiFetch};
-  const Partitioned made = PartitionGraph(mock.graph, mock.table, plan, options);
+  const Partitioned divided = PartitionGraph(mock.graph, mock.table, plan, options);
   int constants = 0;
-  for (const Node& node : made.graph.nodes) {
+  for (const Node& node : divided.graph.nodes) {
     EXPECT_NE(node.op, "_tofu_multifetch") << node.name;
     if (node.name.find("/constant") == std::string::npos) continue;
     ++constants;
@@ -222,14 +222,14 @@ TEST(Partition, MakesConstantsWhereTheyAreReadWithMultiFetch) {
     EXPECT_EQ(node.attrs.at("value"), "1");
   }
   EXPECT_EQ(constants, 2) << "one for both readers of each worker";
-  EXPECT_EQ(Fetched(made), 0);
-  EXPECT_EQ(made.shared_bytes, 2 * 2 * 4 * 8);
+  EXPECT_EQ(Fetched(divided), 0);
+  EXPECT_EQ(divided.shared_bytes, 2 * 2 * 4 * 8);
   options.share = false;
   const Partitioned fetched = PartitionGraph(mock.graph, mock.table, plan, options);
   EXPECT_EQ(Fetched(fetched), 2 * 2 * 4 * 8);
 }
 
-// Larger ones would take memory from their first reader to their last.
+// A shared large constant would take memory from its first reader to its last.
 TEST(Partition, MakesALargeConstantForEachReader) {
   MockGraph mock;
   const NodeEntry ones = mock.Filled({64, 128}, "1");
@@ -239,10 +239,10 @@ TEST(Partition, MakesALargeConstantForEachReader) {
   Plan plan = ReplicatedPlan(mock, {2});
   plan.tensor_cuts = {{0}, {1}, {1}, {1}};
   plan.op_cuts = {{0}, {kReplicated}, {1}, {1}};
-  const Partitioned made =
+  const Partitioned divided =
       PartitionGraph(mock.graph, mock.table, plan, {{}, FetchKind::kMultiFetch});
   int constants = 0;
-  for (const Node& node : made.graph.nodes) {
+  for (const Node& node : divided.graph.nodes) {
     if (node.name.find("/constant") != std::string::npos) ++constants;
   }
   EXPECT_EQ(constants, 4);
@@ -310,8 +310,8 @@ TEST(Partition, TakesVariablesScalarsAndOneEntryTwiceAsHeads) {
   EXPECT_EQ(Fetched(divided), 2 * 8);
 }
 
-// Worker 1 computes the sums of columns that others already have nearer, and
-// the hidden output that it needs itself: both are written.
+// Worker 1 computes sums of columns, which others fetch from nearer workers, and the
+// hidden output, which it needs itself: it writes both.
 TEST(Partition, KeepsTheOutputsOfAnInstanceTogether) {
   MockGraph mock;
   const NodeEntry moments = mock.Moments(mock.Variable("x", {4, 8}));

@@ -11,8 +11,8 @@
 namespace tofu {
 namespace {
 
-// The product of x (rows x 8) and w (8 x columns), with `op_cuts`, into tiles with
-// `tensor_cuts`.
+// The fetches of the product of x (rows x 8) and w (8 x columns), split by `op_cuts`,
+// into tiles with `tensor_cuts`.
 OutputFetches Product(int64_t rows, int64_t columns, const std::vector<int>& parts,
                       const std::vector<int>& op_cuts,
                       const std::vector<int>& tensor_cuts) {
@@ -31,8 +31,8 @@ OutputFetches Product(int64_t rows, int64_t columns, const std::vector<int>& par
                     EntryTiles(graph, plan, 2));
 }
 
-// The moves of a route of the product of x (8 x 8) and w (8 x 8), which four workers on
-// two hosts split along what is added up, and which all need whole.
+// The moves of a route of the product of x (8 x 8) and w (8 x 8). Four workers on two
+// hosts split it along the summed dimension, and all need it whole.
 std::vector<std::vector<FetchSpec>> Routed(const std::vector<TileSplits>& partial,
                                            const std::vector<TileSplits>& stops,
                                            const std::vector<int>& op_cuts = {2, 2},
@@ -84,8 +84,9 @@ TEST(PlanOutput, ASumThatAllNeedIsReducedInPiecesAndGathered) {
   EXPECT_EQ(Elements(fetches.gather), 3 * 48);
 }
 
-// Of 64 elements a worker adds up half of its host's terms, and then a quarter of both
-// hosts'; it gathers the half from the other host, and the rest within its own.
+// A worker adds up its host's terms of half of the 64 elements, and then both hosts'
+// terms of a quarter; it gathers one half from the other host, and the other within its
+// own.
 TEST(PlanOutput, AHostAddsUpItsTermsFirst) {
   const auto moves = Routed({{{1, 0}}}, {{{1, 0}, {0, 0}}, {{1, 0}}});
   ASSERT_EQ(moves.size(), 4u);
@@ -152,7 +153,7 @@ TEST(PlanOutput, ASumOfTooFewElementsIsReducedByAll) {
   EXPECT_EQ(Elements(fetches.first), 4 * 3 * 3);
 }
 
-// In pieces two workers would fetch as much, with more operators.
+// Two workers would fetch as much in pieces, with more operators.
 TEST(PlanOutput, OverTwoWorkersEachFetchesTheOthersTerm) {
   EXPECT_TRUE(Product(8, 6, {2}, {2}, {kReplicated}).gather.empty());
 }
@@ -169,8 +170,8 @@ TEST(PlanOutput, WhatIsNotReducedIsOnlyGathered) {
   EXPECT_EQ(Elements(fetches.first), 3 * 48);
 }
 
-// Workers 0 and 1 hold a term of the whole, 2 and 3 the other; the step that cuts the
-// tile is not the one that reduces.
+// Workers 0 and 1 hold one term of the whole output, 2 and 3 the other; the step that
+// cuts the tile is not the one that reduces.
 TEST(PlanOutput, OnlyWorkersWithTheSameTileShareItsReduction) {
   const OutputFetches fetches = Product(8, 6, {2, 2}, {2, 2}, {kReplicated, 0});
   ASSERT_EQ(fetches.gather.size(), 4u);

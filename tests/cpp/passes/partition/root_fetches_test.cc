@@ -131,7 +131,7 @@ TEST_F(TwoTiles, TwoWorkersExchangeDirectly) {
   EXPECT_TRUE(Plan(AllRead({{0}, {16}})).empty());
 }
 
-// Halves over groups of four workers, each with a quarter.
+// Two groups of four workers share a half each; every worker has a quarter of it.
 class TwoGroups : public RootFetchesTest {
  protected:
   TwoGroups() : RootFetchesTest({32}, {0, 0}, {2, 4}) {}

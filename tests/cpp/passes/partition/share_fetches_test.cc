@@ -37,7 +37,8 @@ MockGraph Chain(int64_t rows, int64_t rows_after, bool later_half = false) {
   return mock;
 }
 
-// Everything is whole on both workers, except w, of which each has one half.
+// Partitions over two workers: all tensors are whole except w, of which each has one
+// half.
 Partitioned Divided(const MockGraph& mock, bool share = true, int64_t spare_bytes = 0) {
   Plan plan = ReplicatedPlan(mock, {2});
   plan.tensor_cuts[0] = {0};
@@ -61,7 +62,7 @@ TEST(ShareFetches, SharesWhatLiesInMemoryAnyway) {
   // The second wide tensor alone takes more memory than w and the first one together.
   const Partitioned divided = Divided(Chain(16, 64));
   EXPECT_EQ(CountFetches(divided), 2);
-  EXPECT_EQ(Fetched(divided), kWeightBytes);  // half of it by each
+  EXPECT_EQ(Fetched(divided), kWeightBytes);  // each fetches half of the weight
   EXPECT_EQ(divided.shared_bytes, 2 * kWeightBytes);
 }
 
@@ -181,11 +182,11 @@ TEST(ShareFetches, WhatIsWrittenInPlaceDoesNotRaiseThePeak) {
 }
 
 // The worker's own tile of 100 numbers is published early and read late, by a fetch of
-// worker 1 that waits for what comes after the second fetch.
+// worker 1 that waits for an operator after the second fetch.
 TEST(ShareFetches, APublishedTileIsAliveUntilItsReadersHaveRun) {
   for (const bool is_published : {true, false}) {
     TwoFetches graph;
-    // The peak, before the tile exists.
+    // The peak is before the tile exists.
     NodeEntry at = graph.Operator({graph.Operator({graph.start()}, 120)}, 1);
     const NodeEntry tile = graph.Operator({at}, 100);
     at = graph.Operator({tile}, 1);

@@ -38,8 +38,8 @@ std::string Complaint(const std::function<void(Partitioned*)>& damage) {
 
 void ExpectComplaint(const std::string& expected,
                      const std::function<void(Partitioned*)>& damage) {
-  const std::string found = Complaint(damage);
-  EXPECT_NE(found.find(expected), std::string::npos) << found;
+  const std::string error = Complaint(damage);
+  EXPECT_NE(error.find(expected), std::string::npos) << error;
 }
 
 Node& NodeOf(Partitioned* partitioned, const std::string& op) {

@@ -47,7 +47,8 @@ struct Totals {
   int64_t cost = 0;
 };
 
-// What a choice needs, from its definition: sets that grow until nothing changes.
+// Counts a choice's bytes and costs from the definition: sets that grow until nothing
+// changes.
 Totals Recount(const ForwardRow& row, const std::vector<std::pair<Segment, bool>>& all) {
   Totals totals;
   for (const auto& [segment, runs_again] : all) {
@@ -127,7 +128,7 @@ TEST(ChooseSegments, TheFrontierEqualsBruteForceOnRandomRows) {
     std::mt19937 random(seed);
     const int operators = 1 + static_cast<int>(seed % 7);
     const ForwardRow row = RandomRow(operators, &random);
-    std::map<int64_t, int64_t> costs;  // least, by bytes
+    std::map<int64_t, int64_t> costs;  // bytes -> least cost
     ForEachChoice(operators, [&](const auto& all) {
       const Totals totals = Recount(row, all);
       int64_t& cost = costs.try_emplace(totals.bytes, totals.cost).first->second;
@@ -147,14 +148,14 @@ TEST(ChooseSegments, TheFrontierEqualsBruteForceOnRandomRows) {
     ExploreOptions options;
     options.least = smallest.used;
     options.max_searches = 1000;
-    const LimitFrontier found =
+    const LimitFrontier frontier =
         ExploreLimits(choose(SavedBytes(row), {}), {smallest}, options, choose);
     std::vector<std::pair<int64_t, int64_t>> pairs;
-    for (const LimitPoint& point : found.points) {
+    for (const LimitPoint& point : frontier.points) {
       pairs.emplace_back(point.used, point.cost);
     }
     ASSERT_EQ(pairs, expected) << "seed " << seed;
-    ASSERT_TRUE(found.is_complete);
+    ASSERT_TRUE(frontier.is_complete);
     traded += expected.size() > 2;
   }
   EXPECT_GE(traded, 20);
@@ -175,7 +176,7 @@ TEST(ChooseSegments, EqualsBruteForceOnRandomRows) {
     const int64_t saved = SavedBytes(row);
     helped += least < saved ? 1 : 0;
     for (const int64_t limit : {least, (least + saved) / 2, saved}) {
-      if (limit == 0) continue;  // means the fewest
+      if (limit == 0) continue;  // would mean "as few as possible"
       int64_t cheapest = std::numeric_limits<int64_t>::max();
       ForEachChoice(operators, [&](const auto& all) {
         const Totals totals = Recount(row, all);

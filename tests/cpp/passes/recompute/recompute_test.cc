@@ -23,8 +23,8 @@ Recomputed Least(const Graph& graph, const StrategyTable& table) {
                               {std::vector<int64_t>(graph.nodes.size(), 1), 0});
 }
 
-// A chain of sums and products with its gradient; the forward operators that `again`
-// leaves out have a negative cost.
+// A chain of sums and products with its gradient; forward operators that are not in
+// `again` have a negative cost.
 struct Chain {
   MockGraph mock{0};
   std::vector<int64_t> costs;
@@ -57,7 +57,7 @@ Chain RandomChain(int length, std::mt19937* random) {
   return chain;
 }
 
-// The most bytes of forward tensors and repetitions that the backward pass finds alive.
+// The peak, over the backward pass, of the bytes of forward tensors and repeats.
 int64_t MostAlive(const Graph& graph, const std::set<std::string>& forward) {
   const TensorLives lives = FindTensorLives(graph);
   std::vector<int> last(static_cast<size_t>(graph.num_entries()), -1);
@@ -109,23 +109,23 @@ TEST(Recompute, ChangesNoValueAndKeepsWhatItSays) {
     const auto values = RandomValues(graph, &random);
     const std::vector<Array> before = RunGraph(graph, values);
     for (const int64_t limit : {0, 300, 500}) {
-      const Recomputed found =
+      const Recomputed recomputed =
           RecomputeActivations(graph, chain.mock.table, {chain.costs, limit});
-      const std::vector<Array> after = RunGraph(found.graph, values);
-      ASSERT_EQ(found.graph.heads.size(), graph.heads.size());
+      const std::vector<Array> after = RunGraph(recomputed.graph, values);
+      ASSERT_EQ(recomputed.graph.heads.size(), graph.heads.size());
       for (size_t h = 0; h < graph.heads.size(); ++h) {
         const Array& one = before[graph.entry_id(graph.heads[h])];
-        const Array& other = after[found.graph.entry_id(found.graph.heads[h])];
+        const Array& other = after[recomputed.graph.entry_id(recomputed.graph.heads[h])];
         ASSERT_EQ(one.data, other.data) << "seed " << seed << ", head " << h;
       }
-      for (const Node& node : found.graph.nodes) {
+      for (const Node& node : recomputed.graph.nodes) {
         if (!IsRepeat(node)) continue;
         ASSERT_EQ(node.attrs.at(kRepeatsAttr),
-                  found.graph.nodes[node.control_deps.at(0)].name);
+                  recomputed.graph.nodes[node.control_deps.at(0)].name);
       }
-      EXPECT_LE(MostAlive(found.graph, ForwardNames(graph)), found.bytes)
+      EXPECT_LE(MostAlive(recomputed.graph, ForwardNames(graph)), recomputed.bytes)
           << "seed " << seed << ", limit " << limit;
-      repeated += found.num_repeated;
+      repeated += recomputed.num_repeated;
     }
   }
   EXPECT_GT(repeated, 200) << "the chains must be worth it";
@@ -135,9 +135,9 @@ TEST(Recompute, WhatMustNotRunAgainRunsOnce) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
     const Chain chain = RandomChain(12, &random);
-    const Recomputed found =
+    const Recomputed recomputed =
         RecomputeActivations(chain.mock.graph, chain.mock.table, {chain.costs, 0});
-    for (const Node& node : found.graph.nodes) {
+    for (const Node& node : recomputed.graph.nodes) {
       if (!IsRepeat(node)) continue;
       for (size_t i = 0; i < chain.costs.size(); ++i) {
         if (chain.mock.graph.nodes[i].name == node.attrs.at(kRepeatsAttr)) {
@@ -162,9 +162,9 @@ TEST(Recompute, RandomAndUnknownOperatorsRunOnce) {
     back = g.Elementwise("back" + std::to_string(saved.node), {back, saved}, "times");
   }
   g.Head(back, "gradient:x");
-  const Recomputed found = Least(g.graph(), g.table());
+  const Recomputed recomputed = Least(g.graph(), g.table());
   std::set<std::string> again;
-  for (const Node& node : found.graph.nodes) {
+  for (const Node& node : recomputed.graph.nodes) {
     if (IsRepeat(node)) again.insert(node.attrs.at(kRepeatsAttr));
   }
   EXPECT_EQ(again.count("b"), 0u);
@@ -174,13 +174,13 @@ TEST(Recompute, RandomAndUnknownOperatorsRunOnce) {
 
 TEST(Recompute, ARepetitionRunsLateAndBelongsToWhatItRepeats) {
   ExampleGraph mlp = Mlp(64, 32, 12);
-  const Recomputed found = Least(mlp.graph(), mlp.table());
-  ASSERT_GT(found.num_repeated, 3);
-  EXPECT_LT(found.bytes, found.saved_bytes * 3 / 4);
-  const Graph& graph = found.graph;
-  ASSERT_EQ(found.table.node_rows.size(), graph.nodes.size());
-  const Groups groups = GroupForwardBackward(graph, found.table);
-  const CoarseGraph coarse = Coalesce(graph, found.table, groups);
+  const Recomputed recomputed = Least(mlp.graph(), mlp.table());
+  ASSERT_GT(recomputed.num_repeated, 3);
+  EXPECT_LT(recomputed.bytes, recomputed.saved_bytes * 3 / 4);
+  const Graph& graph = recomputed.graph;
+  ASSERT_EQ(recomputed.table.node_rows.size(), graph.nodes.size());
+  const Groups groups = GroupForwardBackward(graph, recomputed.table);
+  const CoarseGraph coarse = Coalesce(graph, recomputed.table, groups);
   const std::vector<int> order = MemoryOrder(graph);
   std::vector<int> places(order.size());
   for (size_t i = 0; i < order.size(); ++i) places[order[i]] = static_cast<int>(i);
@@ -210,11 +210,11 @@ TEST(Recompute, LeavesAGraphWithoutBackwardPassOrWithMemoryToSpare) {
   EXPECT_EQ(Least(forward.graph(), forward.table()).num_repeated, 0);
   ExampleGraph mlp = Mlp(64, 32, 12);
   const std::vector<int64_t> costs(mlp.graph().nodes.size(), 1);
-  const Recomputed found =
+  const Recomputed recomputed =
       RecomputeActivations(mlp.graph(), mlp.table(), {costs, int64_t{1} << 40});
-  EXPECT_EQ(found.num_repeated, 0);
-  EXPECT_EQ(found.saved_bytes, found.bytes);
-  EXPECT_EQ(GraphHash(found.graph), GraphHash(mlp.graph()));
+  EXPECT_EQ(recomputed.num_repeated, 0);
+  EXPECT_EQ(recomputed.saved_bytes, recomputed.bytes);
+  EXPECT_EQ(GraphHash(recomputed.graph), GraphHash(mlp.graph()));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ void InOrder(Graph* graph, std::vector<int>* workers = nullptr) {
   AddControlDeps(graph);
 }
 
-// The names of what a node waits for in addition to its inputs.
+// The names of the nodes that a node waits for in addition to its inputs.
 std::vector<std::string> WaitsFor(const Graph& graph, const std::string& name) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) {
@@ -69,7 +69,7 @@ TEST(ControlDeps, ABackwardOperatorHasNoneAndTheNextOneWaitsForIt) {
   }
 }
 
-// A graph of two workers whose operator "c" is `op`: what depends on what.
+// The dependencies in a graph of two workers whose operator "c" is `op`.
 std::map<std::string, std::vector<std::string>> Dependencies(const std::string& op) {
   GraphBuilder builder;
   Node variable;
@@ -97,7 +97,7 @@ std::map<std::string, std::vector<std::string>> Dependencies(const std::string& 
 
 TEST(ControlDeps, ChainTheNodesOfEveryWorker) {
   using Found = std::map<std::string, std::vector<std::string>>;
-  // Nothing on worker 1 came before b.
+  // No node on worker 1 comes before b.
   EXPECT_EQ(Dependencies("relu"), (Found{{"c", {"a"}}, {"d", {"c"}}}));
 }
 

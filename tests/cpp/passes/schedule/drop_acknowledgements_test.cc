@@ -22,8 +22,8 @@ namespace {
 constexpr int kFloat32 = 0;
 
 // Worker 0 makes `tile`, worker 1 fetches it and computes `use`, and if `is_answered`
-// worker 0 fetches that. Worker 0 also makes a tensor of `large` numbers, before or in
-// the middle of this.
+// worker 0 fetches `use`. Worker 0 also makes a tensor of `large` numbers, before that or
+// in its middle.
 class Drop : public testing::Test {
  protected:
   void Build(bool is_answered, int64_t large, int64_t size = 4,
@@ -81,7 +81,7 @@ class Drop : public testing::Test {
 
   const Graph& graph() const { return phases_.forward.graph; }
 
-  // How many acknowledgements cross from worker to worker.
+  // The number of acknowledgements that cross from worker to worker.
   int Crossing() const {
     int count = 0;
     for (const Node& node : graph().nodes) {
@@ -155,8 +155,8 @@ TEST_F(Drop, HeadsKeepTheirEntries) {
   }
 }
 
-// In the backward half: worker 1 reads `kept`, and worker 0 fetches what it makes of it
-// when a tensor that needs as much memory as `kept` is alive.
+// In the backward half, worker 1 computes a tensor from `kept`, and worker 0 fetches it
+// while a tensor of the size of `kept` is alive.
 TEST_F(Drop, AVariableLivesOnUnlessItIsSaved) {
   const NodeEntry kept = Variable("kept", 0, 4);
   const NodeEntry x = Variable("x", 0, 1000);

@@ -84,7 +84,7 @@ TEST(Joint, HasNoHeadsForWhatIsSavedAlone) {
   EXPECT_EQ(joint.backward_heads[1].tiles[0].head, 4);
 }
 
-// The numbers of the heads after one that is left out change.
+// Heads after one that is left out get other numbers.
 TEST(Joint, KeepsAHeadThatIsSavedAndAnOutput) {
   MockGraph mock;
   const NodeEntry x = mock.Variable("x", {4});
@@ -94,7 +94,7 @@ TEST(Joint, KeepsAHeadThatIsSavedAndAnOutput) {
   mock.Head(mock.Elementwise("mul", {y, z}), "gradient:x");
   Phases phases = Divide(mock, {});
   ASSERT_EQ(phases.saved.size(), 2u);
-  // The head of y, which is saved alone, first.
+  // Puts the head of y, which is only saved, first.
   std::swap(phases.forward.graph.heads[0], phases.forward.graph.heads[1]);
   phases.forward.heads[0].tiles[0].head = 1;
   for (SavedEntry& saved : phases.saved) saved.forward_head = 1 - saved.forward_head;
@@ -216,7 +216,7 @@ std::map<std::string, Array> TileValues(const Phases& phases,
   return values;
 }
 
-// Bit for bit: both run the same nodes.
+// Expects equal bits, because both run the same nodes.
 void ExpectSameHeads(const PhaseGraph& phase, const std::vector<Array>& values,
                      const JointGraph& joint, const std::vector<Array>& joint_values,
                      const std::vector<PartitionedHead>& heads) {
@@ -234,7 +234,7 @@ void ExpectSameHeads(const PhaseGraph& phase, const std::vector<Array>& values,
   }
 }
 
-// The executor runs the forward half first: its nodes are in the phase's graph.
+// Expects that the executor runs the forward half's nodes first.
 void ExpectForwardFirst(const Phases& phases, const JointGraph& joint) {
   std::vector<int> workers;
   for (const Node& node : joint.graph.nodes) {

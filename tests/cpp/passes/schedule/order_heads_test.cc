@@ -11,8 +11,8 @@
 namespace tofu {
 namespace {
 
-// A backward half on one worker, whose heads stand in the order of the layers, the last
-// one's operators first.
+// A backward half on one worker. Its heads stand in the order of the layers; the
+// operators of the last layer come first.
 class BackwardHalf {
  public:
   BackwardHalf() {
@@ -71,8 +71,8 @@ class BackwardHalf {
   Phases phases_;
 };
 
-// Whether the heads of two layers are put in order. Each one's operator makes the
-// gradient of its input and a term of a sum, which the head of this kind is made of.
+// Whether the heads of two layers are put in order. Each layer's operator makes the
+// gradient of its input, and a term of the sum from which the head is made.
 bool AreOrdered(const std::string& kind, int64_t input, int64_t term, int64_t head) {
   BackwardHalf half;
   const NodeEntry second = half.Operator("second", {{0, 0}}, {input, term});
@@ -102,7 +102,7 @@ TEST(OrderHeads, WhatIsWrittenInPlaceTakesNoMemory) {
   EXPECT_TRUE(AreOrdered("update", 1, 100, 300));
 }
 
-// Here the second layer's gradient is larger than what it is made of.
+// The second layer's gradient is larger than the tensors that it is made from.
 TEST(OrderHeads, HeadsStayWhereThatTakesLess) {
   BackwardHalf half;
   const NodeEntry second = half.Operator("second", {{0, 0}}, {10});

@@ -81,7 +81,7 @@ TEST(Phases, WorkForOneWorkerAndForGradientsAlone) {
   EXPECT_EQ(phases.backward->graph.num_nodes(), 8);
 }
 
-// Worker 1 has no use for the first output of its instance, but must write it.
+// Worker 1 needs no first output of its instance, but must write it.
 TEST(Phases, KeepTheOutputsOfABackwardInstanceTogether) {
   MockGraph mock;
   const NodeEntry x = mock.Variable("x", {4, 8});

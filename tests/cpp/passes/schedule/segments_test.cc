@@ -84,7 +84,7 @@ TEST_F(Segments, EndWhereAnotherWorkerBegins) {
   EXPECT_EQ(Of({b, d}), (Names{{"a", "b"}, {"c", "d"}}));
 }
 
-// What comes before a fetch does not wait for it; what comes after does in any case.
+// Operators before a fetch do not wait for it; operators after it do in any case.
 TEST_F(Segments, BeginAtAFetch) {
   const NodeEntry b = Op("b", {Op("a", {Var("x", 0)})});
   const NodeEntry fetch = Fetch(0, "fetch", {Var("y", 1)});
@@ -92,7 +92,7 @@ TEST_F(Segments, BeginAtAFetch) {
             (Names{{"a", "b"}, {"fetch", "c", "d"}}));
 }
 
-// The first fetch need not wait for what the second one reads.
+// The first fetch need not wait for the second one's inputs.
 TEST_F(Segments, BeginAtEveryFetch) {
   const NodeEntry y = Var("y", 1);
   const NodeEntry first = Fetch(0, "first", {y});
@@ -107,7 +107,7 @@ TEST_F(Segments, EndWhereSomethingArrives) {
   EXPECT_EQ(Of({d}), (Names{{"a", "b"}, {"c", "d"}}));
 }
 
-// `c` needs nothing that arrives later than what `a` waits for.
+// `c` needs no tensor that arrives later than the input of `a`.
 TEST_F(Segments, GoOnWithWhatWaitsForLess) {
   const NodeEntry y = Op("y", {Var("v", 1)});
   const NodeEntry b = Op("b", {OpOn(0, "tanh", "a", {y})});
@@ -115,14 +115,14 @@ TEST_F(Segments, GoOnWithWhatWaitsForLess) {
   EXPECT_EQ(Of({b, d}), (Names{{"a", "b", "c", "d"}}));
 }
 
-// They read 512 KiB and write as much.
+// The operators read 512 KiB and write as much.
 TEST_F(Segments, HaveSmallOperators) {
   const NodeEntry x = Add("", "x", {}, {1 << 17});
   const NodeEntry b = Add("tanh", "b", {Add("tanh", "a", {x}, {1 << 17})}, {1 << 17});
   EXPECT_EQ(Of({b}), (Names{{"a", "b"}}));
 }
 
-// With a single element more, others do not wait for `b`.
+// With one more element, `b` is large, and other operators do not wait for it.
 TEST_F(Segments, HaveNoLargeOperators) {
   const NodeEntry x = Add("", "x", {}, {1 << 17});
   const NodeEntry b =
@@ -130,7 +130,7 @@ TEST_F(Segments, HaveNoLargeOperators) {
   EXPECT_EQ(Of({Op("d", {Op("c", {b})})}), (Names{{"c", "d"}}));
 }
 
-// Only `c` needs what arrives, but all wait for it.
+// Only `c` needs the tensor that arrives, but all wait for it.
 TEST_F(Segments, OfTheFrameworkReachFromCopyToCopy) {
   const NodeEntry y = Op("y", {Var("v", 1)});
   const NodeEntry b = Op("b", {Op("a", {Var("x", 0)})});

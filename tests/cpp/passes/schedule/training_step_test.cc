@@ -35,7 +35,7 @@ Plan FetchingPlan(const MockGraph& mock) {
   return plan;
 }
 
-// With handles of however small tiles.
+// Partitions with handles even for small tiles.
 Partitioned Divided(const MockGraph& mock, Crossing crossing = Crossing::kPlainTiles) {
   return PartitionGraph(mock.graph, mock.table, FetchingPlan(mock),
                         {{}, FetchKind::kMultiFetch, true, crossing, 0});

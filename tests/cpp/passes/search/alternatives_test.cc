@@ -73,10 +73,11 @@ std::vector<Cuts> OfOperator(ExampleGraph* example, int node, const Cuts& given,
                              const std::vector<int>& parts,
                              const Restrictions& restrictions = {}) {
   bool complete = false;
-  const auto found = OperatorAlternatives(example->graph(), example->table(), node, given,
-                                          parts, restrictions, kLimit, &complete);
+  const auto alternatives = OperatorAlternatives(
+      VariablesOf(example->graph(), example->table(), node, restrictions), given, parts,
+      restrictions, kLimit, &complete);
   EXPECT_TRUE(complete);
-  return found;
+  return alternatives;
 }
 
 TEST(Alternatives, AnOperatorIsSplitAlongSplittableVariables) {

@@ -62,7 +62,7 @@ TEST(BasicTilings, AreTheFirstTwoDimensionsOfElementwiseOperators) {
   EXPECT_EQ(BasicTilings(*example.table().row(y.node)), (Vars{0, 1}));
 }
 
-// Each worker reads all rows, whichever way it is split.
+// However the operator is split, each worker reads all rows.
 TEST(BasicTilings, AreAllWhereNothingIndexesRows) {
   StrategyRow row = Convolution();
   row.inputs.resize(1);

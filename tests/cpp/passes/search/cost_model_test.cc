@@ -12,7 +12,7 @@
 namespace tofu {
 namespace {
 
-// What the search has minimised is the sum over the classes of the plan.
+// The plan's cost, which the search has minimised, is the sum over its classes.
 TEST(CostModel, CostsOfClassesAddUpToThePlans) {
   for (unsigned seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

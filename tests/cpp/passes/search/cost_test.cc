@@ -93,12 +93,12 @@ TEST(Cost, AHaloIsTheOverlap) {
   const NodeEntry x = example.Variable("x", {1, 10});
   example.Head(example.Window("y", x, 3, 1), "output");
   const OperatorRegions regions(example.graph(), example.table(), 1, {1}, {2});
-  // Outputs [0, 4) and [4, 8) need [0, 6) and [4, 10) of tiles [0, 5), [5, 10).
+  // Outputs [0, 4) and [4, 8) need [0, 6) and [4, 10); the tiles are [0, 5) and [5, 10).
   EXPECT_EQ(regions.InputElements(0, TileBoxes({1, 10}, {1}, {2})), 2);
 }
 
-// y[i] reads x[(2 - i) / 2], both over 6 elements: indices above 2 read what lies
-// before x, which is (2 - 3) / 2 = -1 rounded down.
+// y[i] reads x[(2 - i) / 2], both over 6 elements: indices above 2 read elements before
+// x, as (2 - 3) / 2 is -1 rounded down.
 TEST(Cost, IndicesBelowZeroAreRoundedDown) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {6});
@@ -122,12 +122,12 @@ TEST(Cost, APaddedPartFetchesOnlyElementsThatExist) {
   const NodeEntry x = example.Variable("x", {1, 8});
   example.Head(example.Window("y", x, 3, 1, /*pad=*/1), "output");
   const OperatorRegions regions(example.graph(), example.table(), 1, {1}, {2});
-  // Outputs [0, 4) and [4, 8) need [-1, 5) and [3, 9) of tiles [0, 4), [4, 8).
+  // Outputs [0, 4) and [4, 8) need [-1, 5) and [3, 9); the tiles are [0, 4) and [4, 8).
   EXPECT_EQ(regions.InputElements(0, TileBoxes({1, 8}, {1}, {2})), 2);
 }
 
 // Windows of two at stride two leave out the last of seven columns. An operator that pads
-// gets only the elements that it reads, so that column is not fetched.
+// gets only the elements that it reads, so the last column is not fetched.
 TEST(Cost, APaddedPartFetchesNoElementsThatItSkips) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {7, 7});
@@ -163,8 +163,8 @@ TEST(Cost, EveryReductionOfAStepAddsItsParts) {
   EXPECT_EQ(output({kReplicated, 1}), 18 - 6);
 }
 
-// Four workers add two terms of a 4 x 4 product that all need whole. Each has made a
-// half of its term.
+// Four workers add two terms of a 4 x 4 product, which all need whole. Each has made half
+// of a term.
 TEST(Cost, APieceLiesWithinWhatItsWorkerHasMade) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 4});
@@ -177,7 +177,7 @@ TEST(Cost, APieceLiesWithinWhatItsWorkerHasMade) {
   }
 }
 
-// Element by element and worker by worker.
+// The recount goes element by element and worker by worker.
 TEST(Cost, OverlapsWithinGroupsAreThoseOfTheirWorkers) {
   const std::vector<int> parts = {2, 3, 2};
   const std::vector<Cuts> all = {{0, 0, 0},
@@ -219,7 +219,7 @@ TEST(Cost, OverlapsWithinGroupsAreThoseOfTheirWorkers) {
   }
 }
 
-// Every cut of three halvings, of the product and of its output.
+// Compares every cut of three halvings, of the product and of its output.
 TEST(Cost, TheLeastOfAnOutputHoldsForEveryOrderOfTheSteps) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {8, 8});

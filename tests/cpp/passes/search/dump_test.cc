@@ -53,13 +53,13 @@ TEST_F(Dump, ClassesNameTensorsOperatorsAndTheirSlots) {
 }
 
 TEST_F(Dump, ASearchSaysWhatItAddsAndHowItCuts) {
-  SearchResult found;
-  found.status = EliminateStatus::kOptimal;
-  found.cost = 100;
-  found.lower_bound = 90;
-  found.num_variables = 7;
-  found.cuts.tensors = {{0, 1}, {1, kReplicated}, {0, 0}};
-  EXPECT_EQ(DumpSearch(Coarse(), found, {3, 2}, 60),
+  SearchResult result;
+  result.status = EliminateStatus::kOptimal;
+  result.cost = 100;
+  result.lower_bound = 90;
+  result.num_variables = 7;
+  result.cuts.tensors = {{0, 1}, {1, kReplicated}, {0, 0}};
+  EXPECT_EQ(DumpSearch(Coarse(), result, {3, 2}, 60),
             "cut in 2: 40 bytes more, 100 so far, at least 90 so far; optimal over 7 "
             "variables\n"
             "  t0 (4, 6): 0 1\n"

@@ -71,8 +71,8 @@ TEST_F(Explained, AnOperatorListsEachStrategyWithTheBytesOfItsTensors) {
   }
 }
 
-// A tensor's own cut costs what the plan does, and so does an operator's own strategy;
-// with these shares that is not what equal parts cost.
+// A tensor's own cut and an operator's own strategy cost as much as the plan; with these
+// shares, equal parts cost something else.
 TEST(ExplainedShares, AllBytesAreThoseOfThePlansShares) {
   int differ = 0;
   for (unsigned seed = 0; seed < 20; ++seed) {
@@ -109,13 +109,13 @@ TEST(ExplainedShares, AllBytesAreThoseOfThePlansShares) {
   EXPECT_GT(differ, 0);
 }
 
-// What the rest chooses again is what a plan with this cut pinned chooses.
+// Deciding the other tensors again gives the plan with this cut pinned.
 TEST(ExplainedOneStep, AnAlternativeCostsWhatThePlanWithThatPinCosts) {
   ExampleGraph example = Mlp(24, 12, 2);
   PlanOptions options;
   options.workers = 2;
   const Plan plan = MakePlan(example.graph(), example.table(), options);
-  std::set<int64_t> found;
+  std::set<int64_t> explained;
   for (const std::string name : {"fc0_weight", "fc1_weight"}) {
     const Json json =
         Json::parse(Explain(example.graph(), example.table(), plan, name))["tensor"];
@@ -123,10 +123,10 @@ TEST(ExplainedOneStep, AnAlternativeCostsWhatThePlanWithThatPinCosts) {
       options.pins = {{name, {each["cut"].get<int>()}}};
       const Plan pinned = MakePlan(example.graph(), example.table(), options);
       EXPECT_EQ(each["searched_bytes"], pinned.total_bytes()) << name << each;
-      found.insert(pinned.total_bytes());
+      explained.insert(pinned.total_bytes());
     }
   }
-  EXPECT_GT(found.size(), 1u) << "some pins cost more";
+  EXPECT_GT(explained.size(), 1u) << "some pins cost more";
 }
 
 // wx is the weight of three equal products, one per timestep.

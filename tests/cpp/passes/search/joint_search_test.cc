@@ -26,7 +26,7 @@ struct Problem {
     given.operators.assign(coarse.operators.size(), Cuts(parts.size(), kFree));
   }
 
-  // With the first steps in their order, by elimination.
+  // The bound with the first steps ordered, by elimination.
   int64_t Least(size_t ordered) {
     SearchOptions options;
     options.ordered = ordered;
@@ -62,7 +62,7 @@ TEST(JointSearch, PatternsBoundThePlansAndMoreOrderedOnesBoundThemBetter) {
   EXPECT_GT(between, 5);
 }
 
-// Cuts take the place of the profiles that the bound's optimum chose, until it is a plan.
+// Cuts replace the profiles that the bound's optimum chose, until the optimum is a plan.
 TEST(JointSearch, ProfilesToldApartBoundThePlansBetterUntilTheyAreOne) {
   int rounds = 0;
   for (unsigned seed = 1; seed <= 100; ++seed) {
@@ -74,17 +74,17 @@ TEST(JointSearch, ProfilesToldApartBoundThePlansBetterUntilTheyAreOne) {
       ExactProfiles exact;
       SearchOptions options;
       options.ordered = 0;
-      SearchResult found = problem.searcher.Search(problem.given, options);
+      SearchResult result = problem.searcher.Search(problem.given, options);
       options.exact = &exact;
-      int64_t before = found.cost;
-      while (problem.searcher.TellApart(found.cuts, &exact)) {
-        found = problem.searcher.Search(problem.given, options);
-        ASSERT_LE(before, found.cost) << WriteGraph(problem.graph);
-        ASSERT_LE(found.cost, all) << WriteGraph(problem.graph);
-        before = found.cost;
+      int64_t before = result.cost;
+      while (problem.searcher.TellApart(result.cuts, &exact)) {
+        result = problem.searcher.Search(problem.given, options);
+        ASSERT_LE(before, result.cost) << WriteGraph(problem.graph);
+        ASSERT_LE(result.cost, all) << WriteGraph(problem.graph);
+        before = result.cost;
         ++rounds;
       }
-      ASSERT_EQ(found.cost, all) << WriteGraph(problem.graph);
+      ASSERT_EQ(result.cost, all) << WriteGraph(problem.graph);
     }
   }
   EXPECT_GT(rounds, 100);
@@ -96,10 +96,10 @@ TEST(JointSearch, FindsAndProvesTheOptimum) {
     Problem problem(RandomGraph(seed, 8), {2, 2, 2});
     JointOptions options;
     options.best_cost = int64_t{1} << 60;
-    const JointResult found = SearchJointly(problem.given, options, &problem.searcher);
-    ASSERT_TRUE(found.found);
-    EXPECT_EQ(found.found->cost, problem.Least(3));
-    EXPECT_EQ(found.lower_bound, problem.Least(3));
+    const JointResult result = SearchJointly(problem.given, options, &problem.searcher);
+    ASSERT_TRUE(result.found);
+    EXPECT_EQ(result.found->cost, problem.Least(3));
+    EXPECT_EQ(result.lower_bound, problem.Least(3));
   }
 }
 
@@ -110,12 +110,11 @@ TEST(JointSearch, APlanThatIsBestIsProvenSoByTheProfilesItLeaves) {
     const int64_t best = problem.Least(3);
     SearchOptions options;
     options.ordered = 0;
-    // Of profiles that plans of at most `best` bytes may have, one is that of the
-    // optimum.
-    const ClassProfiles wanted =
+    // The profiles that plans of at most `best` bytes may have include the optimum's.
+    const ClassProfiles cheap =
         problem.searcher.WantedProfiles(problem.given, options, best + 1, 20);
     options.ordered = 3;
-    options.profiles = &wanted;
+    options.profiles = &cheap;
     EXPECT_EQ(problem.searcher.Search(problem.given, options).cost, best);
   }
 }
@@ -144,7 +143,7 @@ int64_t MergedBytes(ExampleGraph example) {
   return SearchRecursively(graph, table, coarse, options).total_bytes();
 }
 
-// The timesteps share weights, but not what they cut.
+// The timesteps share weights, but not cuts.
 TEST(JointSearch, ReleasedTimestepsAreCutAsIsBest) {
   int cheaper = 0;
   for (const auto& [batch, width] : {std::pair<int64_t, int64_t>{8, 64}, {32, 32}}) {

@@ -1,4 +1,4 @@
-// Plans within a memory limit, against all plans that fit.
+// Compares plans within a memory limit with all plans that fit.
 #include "passes/search/memory_search.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +30,7 @@ namespace {
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
-// The most that a worker's tiles take, counted moment by moment from the definition.
+// Counts the peak of a worker's tiles moment by moment, from the definition.
 class TileMemory {
  public:
   TileMemory(const Graph& graph, const StrategyTable& table)
@@ -63,21 +64,21 @@ class TileMemory {
     return bytes;
   }
 
-  // When its operator runs, and the last that reads it.
+  // The moments of its operator and of its last reader.
   std::pair<size_t, size_t> Life(int entry) const {
-    size_t made = 0;
+    size_t begin = 0;
     size_t last = 0;
     for (size_t at = 0; at < order_.size(); ++at) {
       const int node = order_[at];
       const int first = graph_.first_entry[node];
       if (entry >= first && entry < first + graph_.nodes[node].num_outputs) {
-        made = last = at;
+        begin = last = at;
       }
       for (NodeEntry input : graph_.nodes[node].inputs) {
         if (graph_.entry_id(input) == entry) last = std::max(last, at);
       }
     }
-    return {made, last};
+    return {begin, last};
   }
 
   bool IsAlive(int entry, size_t now) const {
@@ -114,20 +115,21 @@ class TileMemory {
 
 struct Searched {
   int compared = 0;
-  int limited = 0;     // where the limit rules the best plan out
-  int impossible = 0;  // where it rules all plans out
+  int limited = 0;     // searches whose limit rules out the best plan
+  int impossible = 0;  // searches whose limit rules out all plans
 };
 
 class WithinLimit : public testing::TestWithParam<std::vector<int>> {
  protected:
-  // Compares limits from nothing to what the best plan takes.
+  // Compares limits from 0 to the memory of the best plan.
   void Compare(ExampleGraph* example, Searched* searched) {
     const Graph& graph = example->graph();
     const CoarseGraph coarse =
         Coalesce(graph, example->table(), GroupForwardBackward(graph, example->table()));
-    const std::vector<bool> whole = ReplicableTensors(graph, coarse);
+    const std::vector<bool> may_be_whole = ReplicableTensors(graph, coarse);
     const TileMemory memory(graph, example->table());
-    if (BruteForceBytes(graph, example->table(), coarse, GetParam(), 100, whole) < 0) {
+    const PlanSpace space{GetParam(), 100, may_be_whole};
+    if (BruteForceBytes(graph, example->table(), coarse, space) < 0) {
       return;
     }
     PlanOptions options;
@@ -139,7 +141,7 @@ class WithinLimit : public testing::TestWithParam<std::vector<int>> {
     for (const int64_t limit : {most, most - 1, most * 3 / 4, most / 2}) {
       const auto fits = [&](const Plan& plan) { return memory.Peak(plan) <= limit; };
       const int64_t expected =
-          BruteForceBytes(graph, example->table(), coarse, GetParam(), 100, whole, fits);
+          BruteForceBytes(graph, example->table(), coarse, space, fits);
       options.memory_limit_bytes = limit;
       ++searched->compared;
       searched->limited += limit < most && expected != kNone;
@@ -174,8 +176,8 @@ INSTANTIATE_TEST_SUITE_P(Search, WithinLimit,
                          testing::Values(std::vector<int>{2}, std::vector<int>{3},
                                          std::vector<int>{4}, std::vector<int>{2, 2}));
 
-// All pairs of cost and memory, with costs in bytes or, with a machine, in time. Reduces
-// to those of brute force: every pair is there, and nothing else.
+// Compares all pairs of cost and memory with those of brute force, for costs in bytes or,
+// with a machine, in time.
 class Frontiers : public WithinLimit {
  protected:
   static constexpr size_t kWays = 300;  // to cut the tensors, at most
@@ -187,34 +189,35 @@ class Frontiers : public WithinLimit {
     const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
     const TileMemory memory(graph, table);
     const std::vector<bool> read = ReadTensors(graph);
-    const std::vector<bool> parameters = Parameters(graph);
+    std::optional<TimeRecount> recount;
+    if (time != nullptr) {
+      recount.emplace(graph, table, time->machine, time->works, Parameters(graph));
+    }
     const NodeCost cost = [&](const Plan& plan, int node) {
-      if (time == nullptr) return RecountNode(graph, table, plan, read, node);
-      return RecountNodeTime(graph, table, plan, time->machine, time->works, parameters,
-                             read, node)
-          .ns;
+      return recount ? recount->OfNode(plan, node).ns
+                     : RecountNode(graph, table, plan, read, node);
     };
-    const std::vector<bool> whole = time == nullptr
-                                        ? ReplicableTensors(graph, coarse)
-                                        : std::vector<bool>(coarse.tensors.size(), true);
-    const std::map<int64_t, int64_t> expected =
-        BruteForceFrontier(graph, table, coarse, GetParam(), 100, whole, time != nullptr,
-                           cost, [&](const Plan& plan) { return memory.Peak(plan); });
+    const std::vector<bool> may_be_whole =
+        time == nullptr ? ReplicableTensors(graph, coarse)
+                        : std::vector<bool>(coarse.tensors.size(), true);
+    const std::map<int64_t, int64_t> expected = BruteForceFrontier(
+        graph, table, coarse, {GetParam(), 100, may_be_whole, time != nullptr}, cost,
+        [&](const Plan& plan) { return memory.Peak(plan); });
     if (expected.empty()) return;
     PlanOptions options;
     options.parts = GetParam();
     options.workers = 1;
     for (int part : GetParam()) options.workers *= part;
     options.objective.machine = time;
-    const PlanFrontier found = MakeFrontier(graph, table, options, 1000);
+    const PlanFrontier frontier = MakeFrontier(graph, table, options, 1000);
     std::map<int64_t, int64_t> pairs;
-    for (size_t i = 0; i < found.plans.size(); ++i) {
-      ASSERT_EQ(memory.Peak(found.plans[i]), found.tile_bytes[i]);
-      ASSERT_EQ(found.plans[i].lower_bound(), found.plans[i].cost());
-      pairs[found.tile_bytes[i]] = found.plans[i].cost();
+    for (size_t i = 0; i < frontier.plans.size(); ++i) {
+      ASSERT_EQ(memory.Peak(frontier.plans[i]), frontier.tile_bytes[i]);
+      ASSERT_EQ(frontier.plans[i].lower_bound(), frontier.plans[i].cost());
+      pairs[frontier.tile_bytes[i]] = frontier.plans[i].cost();
     }
     ASSERT_EQ(pairs, expected) << WriteGraph(graph);
-    ASSERT_TRUE(found.is_complete);
+    ASSERT_TRUE(frontier.is_complete);
     ++searched->compared;
     searched->limited += expected.size() > 1;
   }
@@ -270,7 +273,7 @@ TEST(MemorySearch, LimitsOnlyModesThatImproveSteps) {
   }
 }
 
-// x and h = relu(x): h takes x's place, where x is not read later.
+// h = relu(x) takes x's place if x is not read later.
 TEST(MemoryLimit, ElementwiseOperatorsOverwriteWhatDies) {
   for (const bool is_read_later : {false, true}) {
     ExampleGraph example;
@@ -285,12 +288,12 @@ TEST(MemoryLimit, ElementwiseOperatorsOverwriteWhatDies) {
         Coalesce(graph, example.table(), GroupForwardBackward(graph, example.table()));
     const MemoryLimit limit = LimitMemory(graph, example.table(), coarse, 1);
     const std::vector<Cuts> whole(coarse.tensors.size(), Cuts(1, kReplicated));
-    // The data and the output are always there.
+    // The data and the output are always alive.
     const int64_t tensor = 8 * 4;
     EXPECT_EQ(limit.PeakBytes(whole, {2}), 8 * tensor + tensor * (is_read_later ? 3 : 2));
     const std::vector<Cuts> halves(coarse.tensors.size(), Cuts(1, 0));
     EXPECT_EQ(limit.PeakBytes(halves, {2}), limit.PeakBytes(whole, {2}) / 2);
-    // Of eight rows the fullest of three workers holds three.
+    // The fullest of three workers holds three of eight rows.
     EXPECT_EQ(limit.PeakBytes(halves, {3}), limit.PeakBytes(whole, {3}) / 8 * 3);
   }
 }

@@ -51,7 +51,7 @@ TEST(LogicalDimensions, AreTheBatchAndWhatLiesBetweenTwoLayers) {
     EXPECT_NE(weight[0], weight[1]);
     EXPECT_EQ(std::count(weight.begin(), weight.end(), of("fc0")[0]), 0);
   }
-  // What the first layer makes is what the second one reads.
+  // The second layer reads the output of the first.
   EXPECT_EQ(std::count(first.begin(), first.end(), of("fc0")[1]), 1);
   EXPECT_EQ(std::count(second.begin(), second.end(), of("fc0")[1]), 1);
 }
@@ -208,19 +208,17 @@ TEST(MeshLayout, ForTimeIsTheFastestThatBruteForceFinds) {
     if (!every.IsSmall()) continue;
     ++compared;
     const TimeModel model = ModelOf(graph, TwoHosts(4, seed % 2 == 0));
-    const std::vector<bool> parameters = Parameters(graph);
-    const int64_t least = every.Least([&](const Plan& each) {
-      return RecountTime(graph, example.table(), each, model.machine, model.works,
-                         parameters)
-          .ns;
-    });
+    const TimeRecount recount(graph, example.table(), model.machine, model.works,
+                              Parameters(graph));
+    const int64_t least =
+        every.Least([&](const Plan& each) { return recount.OfPlan(each).ns; });
     const Plan plan = MeshPlan(&example, 4, &model);
     ASSERT_LE(std::abs(plan.cost() - least), 4 * graph.num_nodes());
   }
   EXPECT_GE(compared, 10);
 }
 
-// There are too many layouts of many layers to try all.
+// Sixteen layers have too many layouts to try all.
 TEST(MeshLayout, LocalSearchFindsNoWorseThanDataParallelism) {
   ExampleGraph example = Mlp(96, 24, 16);
   const TimeModel model = ModelOf(example.graph(), TwoHosts(8, false));

@@ -120,9 +120,8 @@ bool IsBasicSplit(const StrategyRow& row, int var) {
   return var == 0;  // the rows of the first tensor
 }
 
-// What brute force finds in SoyBean's space for one cut: tensors cut by rows or columns,
-// or whole where that is allowed; products split in any way, other operators by rows
-// only.
+// Brute force over SoyBean's space for one cut: tensors are cut by rows or columns, or
+// whole if that is allowed; products are split in any way, other operators by rows only.
 TEST(Modes, SoyBeansCutIsTheCheapestOfItsTilings) {
   constexpr int64_t kNever = int64_t{1} << 40;
   int compared = 0;
@@ -142,7 +141,7 @@ TEST(Modes, SoyBeansCutIsTheCheapestOfItsTilings) {
       const auto extent = [&](int var) {
         return VariableExtent(graph, *row, node, static_cast<size_t>(var));
       };
-      const auto is_even = [&](int var) {  // 3 elements are not
+      const auto is_even = [&](int var) {  // 3 elements are cut unevenly
         return IsBasicSplit(*row, var) && extent(var) >= 2 && extent(var) != 3;
       };
       const auto can_be_cut = [&](int var) {
@@ -156,8 +155,8 @@ TEST(Modes, SoyBeansCutIsTheCheapestOfItsTilings) {
                                               : can_be_cut(cut);
       return allowed ? RecountNode(graph, table, plan, read, node) : kNever;
     };
-    const int64_t best = BruteForceCost(graph, table, coarse, {2}, 3000,
-                                        ReplicableTensors(graph, coarse), true, cost);
+    const int64_t best = BruteForceCost(
+        graph, table, coarse, {{2}, 3000, ReplicableTensors(graph, coarse), true}, cost);
     if (best < 0 || best >= kNever) continue;
     ++compared;
     const Plan plan = PlanFor(&example, "soybean", 2);
@@ -252,7 +251,8 @@ TEST(Modes, TensorsOfElementwiseOperatorsMayStayWholeOnlyWhereTheyAreUpdated) {
   EXPECT_TRUE(of(mean));
 }
 
-// w has no batch, nor has what is made of it alone; the others of their class do.
+// w has no batch, and neither have tensors made from it alone; the others of their class
+// do.
 TEST(Modes, DataParallelCutsAClassThatHasABatchAnywhere) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {8, 6}, "data");
@@ -266,7 +266,7 @@ TEST(Modes, DataParallelCutsAClassThatHasABatchAnywhere) {
 }
 
 // b has fewer elements than a, but more bytes. So it is decided first and cut by columns,
-// and only a, with 128 bytes, is fetched.
+// and only the 128 bytes of a are fetched.
 TEST(Modes, TheGreedyRivalDecidesTheTensorOfTheMostBytesFirst) {
   ExampleGraph example;
   example.SetDtype(2);

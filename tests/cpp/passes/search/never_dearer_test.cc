@@ -1,6 +1,6 @@
-// A plan with more choices costs no more: whole tensors, a higher memory limit, fewer
-// pins, a mode with fewer restrictions. `make test-all` runs thousands of graphs, `make
-// test` a sample of them.
+// Checks that a plan with more choices costs no more: whole tensors, a higher memory
+// limit, fewer pins, a mode with fewer restrictions. `make test-all` runs thousands of
+// graphs, `make test` a sample of them.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -63,7 +63,8 @@ PlanOptions OptionsFor(unsigned kind, unsigned seed) {
   return options;
 }
 
-// Random graphs of three kinds over several numbers of workers, some of them for time.
+// Calls `check` with random graphs of three kinds over several numbers of workers, some
+// with time as the objective.
 template <typename Check>
 void ForGraphs(unsigned from, unsigned to, Check check) {
   for (unsigned seed = from; seed <= to; ++seed) {
@@ -85,7 +86,7 @@ Plan PlanOf(ExampleGraph* example, const PlanOptions& options) {
   return MakePlan(example->graph(), example->table(), options);
 }
 
-// Nothing if no plan obeys the options.
+// The cost of the plan with these options; empty if there is none.
 std::optional<int64_t> CostOf(ExampleGraph* example, const PlanOptions& options) {
   try {
     return PlanOf(example, options).cost();
@@ -99,7 +100,7 @@ PlanOptions Replicating(PlanOptions options) {
   return options;
 }
 
-// The least limit of all for which a plan is found.
+// The least limit for which the search finds a plan.
 int64_t LeastLimit(ExampleGraph* example, PlanOptions options) {
   options.memory_limit_bytes = 1;
   try {
@@ -112,7 +113,7 @@ int64_t LeastLimit(ExampleGraph* example, PlanOptions options) {
   return 1;
 }
 
-// How often the plan with more choices was cheaper.
+// Returns the number of graphs for which the plan with more choices was cheaper.
 int CompareWholeTensors(unsigned from, unsigned to) {
   int cheaper = 0;
   ForGraphs(from, to, [&](ExampleGraph& example, const PlanOptions& options) {
@@ -126,8 +127,8 @@ int CompareWholeTensors(unsigned from, unsigned to) {
   return cheaper;
 }
 
-// Within limits, with whole tensors and without: neither they nor more memory cost more.
-// Adds how often they cost less.
+// Checks that within limits neither whole tensors nor more memory cost more. Adds to
+// `cheaper` the number of times that they cost less.
 void CompareLimits(ExampleGraph& example, PlanOptions options, int* cheaper) {
   const int64_t least = LeastLimit(&example, options);
   std::optional<Plan> before;
@@ -158,7 +159,7 @@ int CompareMemory(unsigned from, unsigned to) {
   return cheaper;
 }
 
-// Without pins, with one, and with another one as well.
+// Compares plans without pins, with one pin, and with two.
 int ComparePins(unsigned from, unsigned to) {
   int cheaper = 0;
   ForGraphs(from, to, [&](ExampleGraph& example, PlanOptions options) {
@@ -169,11 +170,11 @@ int ComparePins(unsigned from, unsigned to) {
     for (const int number : {7, 11}) {
       const int entry = options.workers * number % graph.num_entries();
       const Shape& shape = graph.shapes[entry];
-      // A pin may cut what the search leaves out as uneven, and that may be cheaper.
+      // A pin may cut a dimension that the search leaves out as uneven, and cost less.
       if (!shape.empty() && !CutsEvenly(shape[0], options.workers)) return;
       options.pins[EntryName(graph, entry)] = {0};
       const auto pinned = CostOf(&example, options);
-      if (!pinned) return;  // there is no dimension
+      if (!pinned) return;  // the tensor has no dimension
       ASSERT_LE(*laxer, *pinned) << WriteGraph(graph);
       cheaper += *laxer < *pinned;
       laxer = pinned;
@@ -182,7 +183,7 @@ int ComparePins(unsigned from, unsigned to) {
   return cheaper;
 }
 
-// Modes that restrict what tensors or operators may be cut along.
+// Compares modes that restrict the cuts of tensors or operators.
 int CompareModes(unsigned from, unsigned to) {
   int cheaper = 0;
   ForGraphs(from, to, [&](ExampleGraph& example, PlanOptions options) {
@@ -208,9 +209,9 @@ TEST(NeverDearer, WithWholeTensorsThanWithout) {
   EXPECT_GE(CompareWholeTensors(1, 200), 100);
 }
 TEST(NeverDearer, WithMoreMemoryThanWithLess) { EXPECT_GE(CompareMemory(1, 40), 10); }
-// Here one step, decided again given the others, left an operator whole that later steps
-// could then cut: such a plan costs less than the bound of all plans, and the search
-// finds it within some limits only.
+// In these graphs, one step decided again given the others could leave an operator whole
+// that later steps could then cut. Such a plan costs less than the bound of all plans,
+// and the search finds it within some limits only.
 TEST(NeverDearer, WithMoreMemoryWhereAStepLeavesSomethingToCut) {
   int cheaper = 0;
   for (const unsigned seed : {338u, 468u}) {
@@ -222,7 +223,7 @@ TEST(NeverDearer, WithMoreMemoryWhereAStepLeavesSomethingToCut) {
 TEST(NeverDearer, WithAPinLessThanWithIt) { EXPECT_GE(ComparePins(1, 150), 10); }
 TEST(NeverDearer, WithoutTheRestrictionsOfAMode) { EXPECT_GE(CompareModes(1, 60), 10); }
 
-// Thousands of comparisons, which take minutes.
+// Makes thousands of comparisons, which take minutes.
 TEST(NeverDearer, DISABLED_WithWholeTensorsOfAllGraphs) {
   EXPECT_GE(CompareWholeTensors(201, 2000), 1000);
 }

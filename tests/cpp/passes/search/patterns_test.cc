@@ -25,7 +25,7 @@ std::vector<Cuts> Sorted(std::vector<Cuts> all) {
   return all;
 }
 
-// What the patterns are by definition.
+// The patterns by their definition.
 std::vector<Cuts> PatternsOfAll(const std::vector<Cuts>& all,
                                 const PatternOptions& options) {
   std::vector<Cuts> patterns;
@@ -79,7 +79,7 @@ TEST(Patterns, AreThoseOfAllAlternatives) {
     bool complete = false;
     std::vector<Cuts> all = TensorAlternatives(shape, given, options.parts, {},
                                                may_be_whole, kLimit, &complete);
-    if (draw(2) == 0) {  // A step is given, as some alternative has it.
+    if (draw(2) == 0) {  // gives a step the cut of some alternative
       const size_t step = draw(static_cast<int>(given.size()));
       given[step] = all[draw(static_cast<int>(all.size()))][step];
       all = TensorAlternatives(shape, given, options.parts, {}, may_be_whole, kLimit,
@@ -108,8 +108,8 @@ TEST(Patterns, OfOperatorsAreThoseOfAllAlternatives) {
       const Cuts given(3, kFree);
       bool complete = false;
       const std::vector<Cuts> all =
-          OperatorAlternatives(graph, example.table(), node, given, options.parts,
-                               restrictions, kLimit, &complete);
+          OperatorAlternatives(VariablesOf(graph, example.table(), node, restrictions),
+                               given, options.parts, restrictions, kLimit, &complete);
       EXPECT_EQ(Sorted(OperatorPatterns(graph, example.table(), node, given, restrictions,
                                         options, &complete)),
                 PatternsOfAll(all, options));

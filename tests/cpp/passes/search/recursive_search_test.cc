@@ -96,8 +96,8 @@ TEST(RecursiveSearch, PartsOfStepsAreReorderedOnlyWhenTheyMayBe) {
       << "a decision is given for the first step, of three parts";
 }
 
-// Of equal parts, too, where the steps are given different cuts: so many steps are not
-// decided jointly, but improved one by one.
+// Steps of equal parts with different given cuts keep their places, too: so many steps
+// are not decided jointly, but improved one by one.
 TEST(RecursiveSearch, StepsThatAreGivenDifferentCutsDoNotChangePlaces) {
   Problem problem(Mlp(4096, 9 * 64, 1), {2, 2, 2, 2, 2, 2});
   for (const Cuts& given : {Cuts{0, 1, 0, 1, 0, 1}, Cuts{1, 0, 1, 0, 1, 0}}) {

@@ -67,7 +67,7 @@ TEST(Routes, OfEqualWaysTheOneOfFewestMovesIsTaken) {
   EXPECT_EQ(CheapestWay(4, cost), std::vector<int>{3});
 }
 
-// What all workers need whole is divided within hosts, along each dimension.
+// A region that all workers need whole is divided within hosts, along each dimension.
 TEST(Routes, StopsDivideWhatAHostNeeds) {
   const GroupBoxes whole =
       TileBoxes({8, 6}, {kReplicated, kReplicated, kReplicated}, {2, 2, 2});
@@ -98,7 +98,8 @@ TEST(Routes, WorkersOfDifferentHostsMayNeedDifferentRegions) {
   EXPECT_EQ(RouteStops(cut, {1, 0}), (std::vector<TileSplits>{{{1, 0}}}));
 }
 
-// Only the terms of a host are added up first: in pieces of what its workers have made.
+// A host's workers first add up their own terms, in pieces of the boxes that they have
+// made.
 TEST(Routes, PartialSumsAreOfTheTermsOfAHost) {
   const Cuts whole = {kReplicated, kReplicated, kReplicated};
   const GroupBoxes made = TileBoxes({8, 6}, whole, {2, 2, 2});
@@ -111,7 +112,8 @@ TEST(Routes, PartialSumsAreOfTheTermsOfAHost) {
             (std::vector<TileSplits>{{{2, 0}}, {{2, 1}}}));
   EXPECT_TRUE(PartialStops(made, 0b110, {1, 0, 0}).empty());  // no terms elsewhere
   EXPECT_TRUE(PartialStops(made, 0b111, {0, 0, 0}).empty());
-  // What they have made is cut within the host, over a step that reduces nothing.
+  // The boxes that they have made are cut within the host, at a step that reduces
+  // nothing.
   const GroupBoxes cut = TileBoxes({8, 6}, {kReplicated, 0, kReplicated}, {2, 2, 2});
   EXPECT_EQ(PartialStops(cut, 0b101, {1, 0, 0}),
             (std::vector<TileSplits>{{{2, 0}}, {{2, 1}}}));
@@ -122,7 +124,7 @@ TEST(Routes, SumsLieInPiecesOverAllStepsAtLast) {
   const GroupBoxes tiles = TileBoxes({8}, whole, {2, 2, 2});
   EXPECT_EQ(OutputStops(tiles, 0b111, {1, 0, 0}),
             (std::vector<TileSplits>{{{1, 0}, {2, 0}}, {{1, 0}, {2, 0}, {0, 0}}}));
-  // Of a level's steps what reduces nothing is first.
+  // Steps of a level that reduce nothing come first.
   EXPECT_EQ(OutputStops(tiles, 0b011, {1, 0, 0}),
             (std::vector<TileSplits>{{{2, 0}, {1, 0}}, {{2, 0}, {1, 0}, {0, 0}}}));
   const GroupBoxes cut = TileBoxes({8}, {kReplicated, 0, 0}, {2, 2, 2});

@@ -38,7 +38,7 @@ int64_t BruteForce(ExampleGraph* example, const std::vector<int>& parts, size_t 
   const CoarseGraph coarse = Coalesce(
       graph, example->table(), GroupForwardBackward(graph, example->table()), merged);
   if (coarse.tensors.size() > kMaxTensors) return -1;
-  return BruteForceBytes(graph, example->table(), coarse, parts, limit);
+  return BruteForceBytes(graph, example->table(), coarse, {parts, limit});
 }
 
 class OneStep : public testing::TestWithParam<int> {};
@@ -69,8 +69,9 @@ TEST_P(OneStep, EqualsBruteForceWhereTensorsMayStayWhole) {
     const Graph& graph = example.graph();
     const CoarseGraph coarse =
         Coalesce(graph, example.table(), GroupForwardBackward(graph, example.table()));
-    const int64_t expected = BruteForceBytes(graph, example.table(), coarse, {GetParam()},
-                                             100, ReplicableTensors(graph, coarse));
+    const int64_t expected =
+        BruteForceBytes(graph, example.table(), coarse,
+                        {{GetParam()}, 100, ReplicableTensors(graph, coarse)});
     if (expected < 0) continue;
     ++compared;
     PlanOptions options;
@@ -85,7 +86,7 @@ TEST_P(OneStep, EqualsBruteForceWhereTensorsMayStayWhole) {
   EXPECT_GE(compared, 100);
 }
 
-// The table, with some operators as those that compute nothing.
+// The table, in which some operators count as moving elements only.
 StrategyTable WithMoves(StrategyTable table) {
   for (size_t r = 0; r < table.rows.size(); r += 2) {
     table.rows[r].moves = !table.rows[r].elementwise;
@@ -102,9 +103,9 @@ TEST_P(OneStep, EqualsBruteForceWhereMovesMayStayWhole) {
     const Graph& graph = example.graph();
     const StrategyTable table = WithMoves(example.table());
     const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
-    const std::vector<bool> whole = ReplicableTensors(graph, coarse);
+    const std::vector<bool> may_be_whole = ReplicableTensors(graph, coarse);
     const int64_t expected =
-        BruteForceBytes(graph, table, coarse, {GetParam()}, 100, whole);
+        BruteForceBytes(graph, table, coarse, {{GetParam()}, 100, may_be_whole});
     if (expected < 0) continue;
     ++compared;
     PlanOptions options;
@@ -123,7 +124,7 @@ TEST_P(OneStep, EqualsBruteForceWhereMovesMayStayWhole) {
 
 INSTANTIATE_TEST_SUITE_P(Search, OneStep, testing::Values(2, 3, 4, 6, 8));
 
-// Every order of the parts counts as a joint plan of its own.
+// A case of brute force over all steps; every order of the parts has its own plans.
 struct Joint {
   int workers;
   std::vector<std::vector<int>> orders;
@@ -151,7 +152,7 @@ class AllSteps : public testing::TestWithParam<Joint> {
   };
 };
 
-// The least cost of the first steps is no more than that of all steps.
+// Checks that the least cost of the first steps is at most that of all steps.
 void ExpectFirstStepsBound(ExampleGraph* example, const std::vector<int>& parts,
                            int64_t best) {
   std::vector<int> first;
@@ -170,7 +171,7 @@ void ExpectFirstStepsBound(ExampleGraph* example, const std::vector<int>& parts,
 }
 
 // A sum that several workers need whole is reduced in pieces or not; both the bound and
-// the plan must know what is cheaper.
+// the plan must know which is cheaper.
 TEST_P(AllSteps, EqualBruteForceWhereTensorsMayStayWhole) {
   int compared = 0;
   for (unsigned seed = 1; seed <= 400; ++seed) {
@@ -180,8 +181,8 @@ TEST_P(AllSteps, EqualBruteForceWhereTensorsMayStayWhole) {
     const StrategyTable table = seed > 300 ? WithMoves(example.table()) : example.table();
     const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
     for (const std::vector<int>& parts : GetParam().orders) {
-      const int64_t best = BruteForceBytes(graph, table, coarse, parts, 300,
-                                           ReplicableTensors(graph, coarse));
+      const int64_t best = BruteForceBytes(
+          graph, table, coarse, {parts, 300, ReplicableTensors(graph, coarse)});
       if (best < 0) continue;
       ++compared;
       PlanOptions options;
@@ -238,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(Search, AllSteps,
                          testing::Values(Joint{4, {{2, 2}}}, Joint{6, {{3, 2}, {2, 3}}},
                                          Joint{8, {{2, 2, 2}}}));
 
-// The readers of x suit columns, those of its activation suit rows: cutting both alike
+// Columns suit the readers of x, and rows those of its activation: cutting both alike
 // costs bytes.
 void AddTornChain(ExampleGraph* example, int64_t columns, int row_readers) {
   const NodeEntry x = example->Variable("x", {4, columns}, "data");
@@ -367,7 +368,7 @@ TEST(Theorem1, HoldsUnderTheAppendixAssumptions) {
   }
 }
 
-// Where tiles must be equal, step 1 cannot cut the batch into 3 parts. It has to cut the
+// If tiles must be equal, step 1 cannot cut the batch into 3 parts. It has to cut the
 // weights' dimension, which costs more than step 2, which may cut the batch.
 TEST(Theorem1, DoesNotHoldWhereADimensionDoesNotDivide) {
   ExampleGraph example = Mlp(4096, 9, 1);
@@ -380,8 +381,8 @@ TEST(Theorem1, DoesNotHoldWhereADimensionDoesNotDivide) {
   EXPECT_GT(plan.step_bytes[0], plan.step_bytes[1]);
 }
 
-// Nor does optimality: cut twice along one dimension, tiles are nested halves,
-// and another first step makes the second one cheaper by more than it costs.
+// Optimality does not hold either: if two steps cut one dimension, tiles are nested
+// halves, and another first step makes the second one cheaper by more than it costs.
 TEST(Theorem1, TheRecursionIsNotOptimalWhereCutsDoNotCommute) {
   ExampleGraph example = OneLayer(64, 64, 64, true);
   const int64_t best = BruteForce(&example, {2, 2}, 100000);

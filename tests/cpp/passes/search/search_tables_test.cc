@@ -151,7 +151,8 @@ TEST(SearchTables, AsManyAlternativesAsTheLimitAreGivenEachTime) {
   }
 }
 
-// Both tensors are cut by rows: split by rows it fetches nothing, by columns halos.
+// Both tensors are cut by rows: split by rows, the operator fetches nothing; by columns,
+// it fetches halos.
 TEST(SearchTables, AnAlternativeThatIsNeverCheaperIsDropped) {
   ExampleGraph example;
   example.Head(example.Window("y", example.Variable("x", {4, 10}), 3, 1), "output");
@@ -223,9 +224,9 @@ TEST(SearchTables, WhereProfilesAreToldApartTheOthersKeepTheirCells) {
   Profiles known;
   const SearchTables::Given profiles(known.t.Free());
   const SearchTables::Given refined(known.t.Free(), {}, &exact);
-  // Six profiles of the operator, three of each tensor. Told apart, {0, 1} has two
-  // orders; what cuts the same twice has one, so the operator keeps two profiles and no
-  // tensor any.
+  // The operator has six profiles, each tensor three. Told apart, {0, 1} has two orders;
+  // profiles that cut the same twice have one, so the operator keeps two profiles, and
+  // the tensors keep none.
   EXPECT_EQ(known.CellsToFill(profiles), 6 * 3 * 3);
   known.Operator(profiles);
   Profiles anew;

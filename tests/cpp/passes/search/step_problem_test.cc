@@ -39,7 +39,7 @@ TEST(StepProblem, IsOfAStepThatThePlanHas) {
   }
 }
 
-// Another first step makes another second problem; another second one does not.
+// The second step's problem depends on the first step, but not on the second.
 TEST(StepProblem, KeepsTheStepsBeforeItAndForgetsItsOwn) {
   ExampleGraph example = Mlp(8, 8, 1);
   PlanOptions options;

@@ -33,7 +33,7 @@ struct Case {
 
 class TimePlans : public testing::TestWithParam<Case> {};
 
-// The plan's predicted time is a recount's; no plan takes less, as trying all finds.
+// The plan's predicted time equals a recount's, and by brute force no plan takes less.
 TEST_P(TimePlans, AreWhatBruteForceFinds) {
   const auto [workers, is_gpu, replicates] = GetParam();
   const std::vector<int> parts = PrimeFactors(workers);
@@ -45,16 +45,14 @@ TEST_P(TimePlans, AreWhatBruteForceFinds) {
     const TimeModel model = ModelOf(graph, TwoHosts(workers, is_gpu));
     const CoarseGraph coarse = ClassesOfGraph(&example);
     if (coarse.tensors.size() > 8) continue;
-    const std::vector<bool> read = ReadTensors(graph);
-    const std::vector<bool> parameters = Parameters(graph);
+    const TimeRecount recount(graph, example.table(), model.machine, model.works,
+                              Parameters(graph));
     const NodeCost cost = [&](const Plan& plan, int node) {
-      return RecountNodeTime(graph, example.table(), plan, model.machine, model.works,
-                             parameters, read, node)
-          .ns;
+      return recount.OfNode(plan, node).ns;
     };
-    const std::vector<bool> whole(replicates ? coarse.tensors.size() : 0, true);
-    const int64_t best = BruteForceCost(graph, example.table(), coarse, parts, 60, whole,
-                                        replicates, cost);
+    const std::vector<bool> may_be_whole(replicates ? coarse.tensors.size() : 0, true);
+    const int64_t best = BruteForceCost(graph, example.table(), coarse,
+                                        {parts, 60, may_be_whole, replicates}, cost);
     if (best < 0) continue;
     ++compared;
     PlanOptions options;
@@ -62,11 +60,10 @@ TEST_P(TimePlans, AreWhatBruteForceFinds) {
     options.objective.machine = &model;
     options.allow_replication = replicates;
     const Plan plan = MakePlan(graph, example.table(), options);
-    const RecountedTime recounted =
-        RecountTime(graph, example.table(), plan, model.machine, model.works, parameters);
+    const RecountedTime recounted = recount.OfPlan(plan);
     ASSERT_TRUE(plan.objective);
     ASSERT_EQ(plan.objective->name, "time");
-    // Each term may be rounded otherwise.
+    // Each term may be rounded differently.
     const int64_t rounding = 4 * graph.num_nodes();
     ASSERT_LE(std::abs(plan.cost() - recounted.ns), rounding) << WriteGraph(graph);
     ASSERT_LE(std::abs(plan.cost() - best), rounding) << WriteGraph(graph);
@@ -108,15 +105,15 @@ bool ReducesInPieces(ExampleGraph* example, const Plan& plan) {
   return false;
 }
 
-// Returns how many routes there are.
+// Returns the number of routes.
 int ExpectRecounted(ExampleGraph* example, const Plan& plan, const Machine& machine) {
   const Graph& graph = example->graph();
   const TimeModel model = ModelOf(graph, machine);
   const Prediction prediction = PredictTime(graph, example->table(), plan, model);
   const PredictedTime& time = prediction.time;
-  const std::vector<bool> parameters = Parameters(graph);
   const RecountedTime recounted =
-      RecountTime(graph, example->table(), plan, machine, model.works, parameters);
+      TimeRecount(graph, example->table(), machine, model.works, Parameters(graph))
+          .OfPlan(plan);
   EXPECT_LE(std::abs(time.step_ns - recounted.ns), 4 * graph.num_nodes());
   // Three groups of two workers: each step has a group on both hosts.
   const int64_t outer = plan.workers() == 6 ? plan.total_bytes() : recounted.bytes[0];
@@ -149,7 +146,7 @@ TEST(TimeCost, SumsThatAllNeedAreCountedInPieces) {
   }
 }
 
-// Of three levels of links every one's bytes are a recount's, over routes too.
+// The bytes of each of three levels of links equal a recount's, over routes, too.
 TEST(TimeCost, BytesOfEachOfThreeLevelsAreRecounted) {
   int routes = 0;
   int output_routes = 0;
@@ -165,22 +162,24 @@ TEST(TimeCost, BytesOfEachOfThreeLevelsAreRecounted) {
       options.mode = mode;
       const Plan plan = MakePlan(graph, example.table(), options);
       const TimeModel model = ModelOf(graph, ThreeLevels(seed % 2 == 0));
-      const Prediction found = PredictTime(graph, example.table(), plan, model);
-      const RecountedTime recounted = RecountTime(
-          graph, example.table(), plan, model.machine, model.works, Parameters(graph));
-      ASSERT_LE(std::abs(found.time.step_ns - recounted.ns), 4 * graph.num_nodes());
+      const Prediction prediction = PredictTime(graph, example.table(), plan, model);
+      const RecountedTime recounted = TimeRecount(graph, example.table(), model.machine,
+                                                  model.works, Parameters(graph))
+                                          .OfPlan(plan);
+      ASSERT_LE(std::abs(prediction.time.step_ns - recounted.ns), 4 * graph.num_nodes());
       for (size_t step = 0; step < 3; ++step) {
-        ASSERT_EQ(found.time.links[2 - step].bytes, recounted.bytes[step]);
+        ASSERT_EQ(prediction.time.links[2 - step].bytes, recounted.bytes[step]);
       }
-      ASSERT_EQ(found.time.relayed_bytes, recounted.added_bytes);
-      ASSERT_EQ(static_cast<int>(found.routes.size()), recounted.routes);
-      ASSERT_EQ(static_cast<int>(found.output_routes.size()), recounted.output_routes);
+      ASSERT_EQ(prediction.time.relayed_bytes, recounted.added_bytes);
+      ASSERT_EQ(static_cast<int>(prediction.routes.size()), recounted.routes);
+      ASSERT_EQ(static_cast<int>(prediction.output_routes.size()),
+                recounted.output_routes);
       routes += recounted.routes;
       output_routes += recounted.output_routes;
-      for (const Route& route : found.routes) {
+      for (const Route& route : prediction.routes) {
         of_three_moves += route.stops.size() > 1 ? 1 : 0;
       }
-      for (const OutputRoute& route : found.output_routes) {
+      for (const OutputRoute& route : prediction.output_routes) {
         of_partial_sums_twice += route.partial.size() > 1 ? 1 : 0;
       }
     }
@@ -202,21 +201,22 @@ TEST(TimeCost, DataParallelismOverTwoHosts) {
   options.mode = "data-parallel";
   const Plan plan = MakePlan(example.graph(), example.table(), options);
   const TimeModel model = ModelOf(example.graph(), TwoHosts(8, false));
-  const Prediction found = PredictTime(example.graph(), example.table(), plan, model);
+  const Prediction prediction =
+      PredictTime(example.graph(), example.table(), plan, model);
   // Each worker needs the other host's sum of a quarter.
-  EXPECT_EQ(found.time.links[1].bytes, 8 * kBytes / 4);
+  EXPECT_EQ(prediction.time.links[1].bytes, 8 * kBytes / 4);
   // It adds up 4 terms of it before, and gathers the other 3 quarters after that.
-  EXPECT_EQ(found.time.links[0].bytes, 8 * (3 + 3) * kBytes / 4);
-  EXPECT_EQ(found.time.relayed_bytes, 0);
-  ASSERT_EQ(found.output_routes.size(), 4u);
-  for (const OutputRoute& route : found.output_routes) {
+  EXPECT_EQ(prediction.time.links[0].bytes, 8 * (3 + 3) * kBytes / 4);
+  EXPECT_EQ(prediction.time.relayed_bytes, 0);
+  ASSERT_EQ(prediction.output_routes.size(), 4u);
+  for (const OutputRoute& route : prediction.output_routes) {
     EXPECT_EQ(route.partial.size(), 1u);
     EXPECT_EQ(route.stops, route.partial);
   }
 }
 
-// Two elements in pieces for four workers: 16 elements are fetched directly. Over hosts
-// it is the least that any way needs.
+// Four workers share a sum of two elements: directly they fetch 16 elements; over hosts,
+// the least of any way.
 TEST(TimeCost, SumsThatDoNotDivideByAllMoveLessOverHosts) {
   ExampleGraph example;
   example.Head(example.ReduceRows("y", example.Variable("x", {8, 2}), Reducer::kSum),
@@ -228,13 +228,13 @@ TEST(TimeCost, SumsThatDoNotDivideByAllMoveLessOverHosts) {
   plan.op_cuts = {{kReplicated, kReplicated}, {0, 0}};
   Machine machine = TwoHosts(4, false);
   machine.device.launch_s = machine.host.push_s = 0;
-  const Prediction found =
+  const Prediction prediction =
       PredictTime(graph, example.table(), plan, ModelOf(graph, machine));
-  ASSERT_EQ(found.output_routes.size(), 1u);
+  ASSERT_EQ(prediction.output_routes.size(), 1u);
   const OperatorRegions regions(graph, example.table(), 1, {0, 0}, plan.parts);
   EXPECT_EQ(regions.LeastSumElements(0, 4 * 2, 0b11), 12);
-  EXPECT_EQ(found.time.links[0].bytes + found.time.links[1].bytes, 12 * 4);
-  EXPECT_EQ(found.time.relayed_bytes, (12 - 16) * 4);
+  EXPECT_EQ(prediction.time.links[0].bytes + prediction.time.links[1].bytes, 12 * 4);
+  EXPECT_EQ(prediction.time.relayed_bytes, (12 - 16) * 4);
 }
 
 // Later steps cross faster links, so a plan for time sends less over the slow one.
@@ -255,7 +255,8 @@ TEST(TimeCost, OuterStepsAvoidTheSlowLink) {
   EXPECT_GE(time.total_bytes(), bytes.total_bytes());
 }
 
-// Where handing over and fetching cost far more than computing, everything stays whole.
+// If pushing and fetching cost far more than computing, all tensors and operators stay
+// whole.
 TEST(TimeCost, SmallOperatorsAreComputedByAllWhereThatIsFaster) {
   ExampleGraph example = Mlp(4, 4, 2);
   Machine machine = TwoHosts(4, false);

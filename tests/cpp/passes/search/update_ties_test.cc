@@ -1,5 +1,5 @@
-// Plans whose gradients and optimizer states are cut apart from their parameters (ZeRO's
-// stages), against all such plans.
+// Compares plans whose gradients and optimizer states are cut apart from their parameters
+// (ZeRO's stages) with all such plans.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,8 +56,9 @@ TEST_P(UpdatesApart, EqualBruteForceInBytes) {
     ExampleGraph example = TrainedGraph(seed);
     const Graph& graph = example.graph();
     const CoarseGraph coarse = Apart(&example);
-    const int64_t expected = BruteForceBytes(graph, example.table(), coarse, GetParam(),
-                                             kWays, ReplicableTensors(graph, coarse));
+    const int64_t expected =
+        BruteForceBytes(graph, example.table(), coarse,
+                        {GetParam(), kWays, ReplicableTensors(graph, coarse)});
     if (expected < 0) continue;
     ++compared;
     const Plan plan = MakePlan(graph, example.table(), OptionsOf(GetParam()));
@@ -78,20 +79,18 @@ TEST_P(UpdatesApart, EqualBruteForceInTime) {
     const TimeModel model = ModelOf(graph, TwoHosts(4, true));
     options.objective.machine = &model;
     const CoarseGraph coarse = Apart(&example);
-    const std::vector<bool> read = ReadTensors(graph);
-    const std::vector<bool> parameters = Parameters(graph);
+    const TimeRecount recount(graph, example.table(), model.machine, model.works,
+                              Parameters(graph));
     const NodeCost cost = [&](const Plan& plan, int node) {
-      return RecountNodeTime(graph, example.table(), plan, model.machine, model.works,
-                             parameters, read, node)
-          .ns;
+      return recount.OfNode(plan, node).ns;
     };
-    const std::vector<bool> whole(coarse.tensors.size(), true);
-    const int64_t best = BruteForceCost(graph, example.table(), coarse, GetParam(), 300,
-                                        whole, true, cost);
+    const std::vector<bool> may_be_whole(coarse.tensors.size(), true);
+    const int64_t best = BruteForceCost(graph, example.table(), coarse,
+                                        {GetParam(), 300, may_be_whole, true}, cost);
     if (best < 0) continue;
     ++compared;
     const Plan plan = MakePlan(graph, example.table(), options);
-    // Each term may be rounded otherwise.
+    // Each term may be rounded differently.
     const int64_t slack = 4 * graph.num_nodes();
     ASSERT_NEAR(static_cast<double>(plan.cost()), static_cast<double>(best),
                 static_cast<double>(slack))
@@ -104,22 +103,22 @@ INSTANTIATE_TEST_SUITE_P(Search, UpdatesApart,
                          testing::Values(std::vector<int>{2}, std::vector<int>{3},
                                          std::vector<int>{4}, std::vector<int>{2, 2}));
 
-// Where a limit leaves no room for a whole state, the weight can still be whole.
+// If a limit leaves no room for a whole state, the weight can still be whole.
 TEST(UpdateTies, AWholeWeightWithACutStateFitsWhereAWholeStateDoesNot) {
   int apart = 0;
   int cheaper = 0;
   for (unsigned seed = 1; seed <= 200; ++seed) {
     ExampleGraph example = TrainedGraph(seed);
     PlanOptions options = OptionsOf({2});
-    const PlanFrontier found =
+    const PlanFrontier untied =
         MakeFrontier(example.graph(), example.table(), options, 1000);
     options.tie_updates = true;
     const PlanFrontier tied =
         MakeFrontier(example.graph(), example.table(), options, 1000);
-    ASSERT_TRUE(found.is_complete && tied.is_complete);
-    for (const Plan& plan : found.plans) apart += IsApart(example.graph(), plan);
+    ASSERT_TRUE(untied.is_complete && tied.is_complete);
+    for (const Plan& plan : untied.plans) apart += IsApart(example.graph(), plan);
     for (const Plan& plan : tied.plans) ASSERT_FALSE(IsApart(example.graph(), plan));
-    // No tied plan beats all of these, and some of these beat all tied plans.
+    // No tied plan beats all untied ones, and some untied plans beat all tied ones.
     const auto least = [](const PlanFrontier& frontier, int64_t limit) {
       int64_t cost = INT64_MAX;
       for (size_t i = 0; i < frontier.plans.size(); ++i) {
@@ -128,10 +127,10 @@ TEST(UpdateTies, AWholeWeightWithACutStateFitsWhereAWholeStateDoesNot) {
       }
       return cost;
     };
-    for (const PlanFrontier* frontier : {&found, &tied}) {
+    for (const PlanFrontier* frontier : {&untied, &tied}) {
       for (int64_t limit : frontier->tile_bytes) {
-        ASSERT_LE(least(found, limit), least(tied, limit)) << "seed " << seed;
-        cheaper += least(found, limit) < least(tied, limit);
+        ASSERT_LE(least(untied, limit), least(tied, limit)) << "seed " << seed;
+        cheaper += least(untied, limit) < least(tied, limit);
       }
     }
   }

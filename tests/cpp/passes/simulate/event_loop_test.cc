@@ -110,7 +110,7 @@ TEST(EventLoop, ContextsShareTheCores) {
   EXPECT_DOUBLE_EQ(script.Run(machine).step_s, 3);
   machine.host.cores = 2;
   machine.host.speed_at_once = {1, 0.5};
-  // Two seconds for one of both, then the rest alone.
+  // Both share the device for two seconds, then one runs alone.
   EXPECT_DOUBLE_EQ(script.Run(machine).step_s, 3);
 }
 
@@ -132,7 +132,7 @@ TEST(EventLoop, OperationsOfAGpuShareIt) {
   EXPECT_DOUBLE_EQ(apart.step_s, 3);
   EXPECT_DOUBLE_EQ(apart.ran[1].host_s, 2);
   EXPECT_DOUBLE_EQ(apart.ran[1].compute_s, 1);
-  Script empty;  // what takes no time leaves the device to the others
+  Script empty;  // an operation without time leaves the device to the others
   empty.Compute(0, 0);
   empty.Compute(0, 2);
   EXPECT_DOUBLE_EQ(empty.Run(ExampleGpus(1)).step_s, 2);
@@ -185,7 +185,7 @@ TEST(EventLoop, RefusesACircle) {
   EXPECT_THROW(script.Run(ExampleMachine(1)), InternalError);
 }
 
-// Random operations without anything shared, against a naive scheduler.
+// Random operations that share nothing run as in a naive scheduler.
 TEST(EventLoop, AgreesWithANaiveScheduler) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);

@@ -226,7 +226,7 @@ TEST(Simulate, EveryPieceOfAFetchComesFromTheWorkerOfItsTile) {
   const NodeEntry at = {fetch.builder()->Add(region, 2, {{24}, {1}}, {0, kHandleDtype}),
                         0};
   const Simulation simulation = fetch.Run({at}, {});
-  std::map<int, double> bytes;  // that tiles' workers send, but for handles
+  std::map<int, double> bytes;  // worker -> bytes of its tiles that it sends
   for (const Flow& flow : simulation.operations.flows) {
     EXPECT_EQ(flow.to, 2);
     bytes[flow.from] = std::max(bytes[flow.from], flow.bytes);

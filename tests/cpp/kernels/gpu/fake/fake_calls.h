@@ -1,5 +1,5 @@
-// What the stand-ins for CUDA's libraries share: counts of calls by name, and failures
-// that a test asks for. Every library has its own.
+// Counts calls by name, and makes those fail that a test asks for, in the stand-ins for
+// CUDA's libraries. Every library has its own counts.
 #ifndef TOFU_TESTS_CPP_KERNELS_GPU_FAKE_FAKE_CALLS_H_
 #define TOFU_TESTS_CPP_KERNELS_GPU_FAKE_FAKE_CALLS_H_
 
@@ -15,7 +15,7 @@ namespace tofu_fake {
 
 class Calls {
  public:
-  // Counts a call; the error that it has to return, else 0.
+  // Counts a call. Returns the error that the call has to return, or 0.
   int Count(const char* name) {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++counts_[name];
@@ -49,11 +49,11 @@ class Calls {
   std::map<std::string, Failure> failures_;
 };
 
-// The sizes of the groups in which GPUs reach each other, as in FAKE_GPUS=4,4.
+// Reads the sizes of the groups in which GPUs reach each other, as in FAKE_GPUS=4,4.
 inline std::vector<int> GpuGroups(const char* otherwise) {
-  const char* const given = std::getenv("FAKE_GPUS");
+  const char* const setting = std::getenv("FAKE_GPUS");
   std::vector<int> sizes;
-  for (const char* text = given != nullptr ? given : otherwise; *text != '\0';) {
+  for (const char* text = setting != nullptr ? setting : otherwise; *text != '\0';) {
     char* end = nullptr;
     sizes.push_back(static_cast<int>(std::strtol(text, &end, 10)));
     text = *end == ',' ? end + 1 : end;

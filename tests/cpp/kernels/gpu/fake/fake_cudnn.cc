@@ -1,4 +1,5 @@
-// Stands in for what MXNet reads of cuDNN 8's answers; all other functions do nothing.
+// Stands in for cuDNN 8: gives the answers that MXNet reads; all other functions do
+// nothing.
 #include <cstddef>
 
 #include "kernels/gpu/fake/fake_calls.h"

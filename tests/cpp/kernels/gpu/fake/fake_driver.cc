@@ -1,7 +1,7 @@
-// Stands in for NVIDIA's driver, so everything around the kernels runs without a GPU:
-// devices whose memory is the host's, in groups that cannot reach each other: $FAKE_GPUS
-// lists the groups' sizes, otherwise two devices and a third. A kernel's image is its
-// text; fake_kernels.h finds the same kernel, compiled for the CPU.
+// Stands in for NVIDIA's driver, so that all code around the kernels runs without a GPU.
+// Devices use the host's memory, in groups that cannot reach each other; $FAKE_GPUS lists
+// the groups' sizes, by default two devices and one. A kernel's image is its text;
+// fake_kernels.h finds the same kernel, compiled for the CPU.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -164,7 +164,7 @@ FAKE void FakeDriverFails(const char* name, int calls, int error) {
   g_calls.Fail(name, calls, error);
 }
 
-// For tests: whether the reader may read the owner's memory; these kernels always can.
+// For tests: whether access was enabled; the kernels here can always read all memory.
 FAKE int FakeHasPeerAccess(int reader, int owner) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   return g_peers.count({reader, owner}) > 0 ? 1 : 0;

@@ -1,4 +1,4 @@
-// Where fake_driver.cc finds the kernel of an image, which is the kernel's own text.
+// Finds the kernel of an image, which is the kernel's own text, for fake_driver.cc.
 #ifndef TOFU_TESTS_CPP_KERNELS_GPU_FAKE_FAKE_KERNELS_H_
 #define TOFU_TESTS_CPP_KERNELS_GPU_FAKE_FAKE_KERNELS_H_
 
@@ -6,7 +6,7 @@
 
 namespace tofu {
 
-// Null if there is none. May be called from several threads at once.
+// Returns the kernel, or null. May be called from several threads at once.
 RunEmitted FindKernel(const char* image);
 
 }  // namespace tofu

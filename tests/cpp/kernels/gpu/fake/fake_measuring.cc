@@ -1,5 +1,5 @@
-// The rest of NVIDIA's driver that programs need which measure: everything happens at
-// once, and events are times.
+// Stands in for the other functions of NVIDIA's driver that measuring programs call: all
+// work happens at once, and events are times.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
