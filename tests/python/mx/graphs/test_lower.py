@@ -304,6 +304,12 @@ def test_part(name):
     assert_equal(symbol, {}, {"x": random((2, 3, 4, 5), "float64")}, tolerance=1e-9)
 
 
+def test_the_gradient_of_one_normalized_value_is_as_plain():
+    """It is 0 but for what is added to the square, or a rounding."""
+    x = random((64, 1), "float32")
+    assert_equal(sym.L2Normalization(sym.var("x") * 1), {}, {"x": x}, tolerance=0)
+
+
 def test_an_output_that_appears_twice_has_two_head_gradients():
     x, heads = random((2, 3)), [random((2, 3), seed=1), random((2, 3), seed=2)]
     doubled = sym.var("x") * 2

@@ -150,24 +150,49 @@ def instance_norm(node: Node, build: Builder) -> Sequence[Entry]:
     return [out, mean, variance]
 
 
-@BEFORE.lowering(
-    "L2Normalization", reason="its backward operator needs the state of the forward operator"
-)
+@AFTER.lowering("L2Normalization", reason="its norm is a sum, and a tile sees only part of it")
 def l2_normalization(node: Node, build: Builder) -> Sequence[Entry]:
     """L2Normalization over the instance, the channels or the space."""
     (data,) = node.inputs
+    with build.stage("norm"):
+        squares = build.op("square", data)
+        squares = build.op("sum", squares, axis=_normalized(node, data), keepdims=True)
+        squares = build.op("_plus_scalar", squares, scalar=single(node, "eps", 1e-10))
+        norm = build.op("sqrt", squares)
+    with build.stage("scaled"):
+        out = build.op("broadcast_div", data, norm)
+    build.shared[node] = out, norm
+    return [out, norm]
+
+
+@AFTER.lowering(
+    "_backward_L2Normalization", reason="its sum of products is over the same dimensions"
+)
+def backward_l2_normalization(node: Node, build: Builder) -> Sequence[Entry]:
+    """The gradient as MXNet computes it, which is 0 where one value is all that is normalized.
+
+    The gradient of `broadcast_div` would leave a rounding there.
+    """
+    gradient, forward = node.inputs[0], node.inputs[1].node
+    out, norm = build.shared[forward]
+    node.control_deps[:] = [out.node]  # the forward operator of this one
+    with build.stage("products"):
+        products = build.op("elemwise_mul", gradient, out)
+        axes = _normalized(forward, forward.inputs[0])
+        along = build.op("sum", products, axis=axes, keepdims=True)
+    with build.stage("data"):
+        across = build.op("elemwise_sub", gradient, build.op("broadcast_mul", out, along))
+        return [build.op("broadcast_div", across, norm)]
+
+
+def _normalized(node: Node, data: Entry) -> tuple[int, ...]:
+    """The dimensions over which an L2Normalization takes a norm."""
     rank = len(data.shape)
-    axes = {
+    return {
         "instance": tuple(range(1, rank)),
         "channel": (1,),
         "spatial": tuple(range(2, rank)),
     }[node.attrs.get("mode", "instance")]
-    with build.stage("norm"):
-        squares = build.op("sum", build.op("square", data), axis=axes, keepdims=True)
-        squares = build.op("_plus_scalar", squares, scalar=single(node, "eps", 1e-10))
-        norm = build.op("sqrt", squares)
-    with build.stage("scaled"):
-        return [build.op("broadcast_div", data, norm), norm]
 
 
 class _PerChannel:
