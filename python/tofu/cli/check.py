@@ -120,7 +120,7 @@ def check(
     unusual = None if fault else first_unusual(differences)
     wrong: list[dict[str, Any]] = []
     if fault is not None or is_own:
-        wrong = _wrong_operators(script, args)
+        wrong = _operators(["1", "float64", script, *args])
     sentences = [_verdict(fault, differences, is_random), *map(_wrong_text, wrong)]
     if unusual is not None:
         command = [str(steps), script, *args]
@@ -167,7 +167,7 @@ def _sensitivity(unusual: Any, whole: dict[str, Any], command: Sequence[str]) ->
 
     It takes one more run, whole, with inputs that are changed by one rounding.
     """
-    from tofu.verify.script.compare_runs import compare
+    from tofu.verify.script.compare_runs import UNUSUAL, compare
 
     with tempfile.TemporaryDirectory() as folder:
         rounded = _run(Path(folder), command, "float32~", False, None)
@@ -180,21 +180,28 @@ def _sensitivity(unusual: Any, whole: dict[str, Any], command: Sequence[str]) ->
         f"more than usual in float32 ({unusual.single:.1e}); "
     )
     if 10 * own >= unusual.single:
-        return told + (
+        told += (
             f"it differs as much ({own:.1e}) between two whole runs whose inputs are one rounding "
             "(1e-7) apart: it depends on signs or orders of close values, as a ReLU at its edge"
         )
-    return told + (
-        f"inputs that are one rounding (1e-7) apart change it by {own:.1e} in a whole run"
-    )
+    else:
+        told += f"inputs that are one rounding (1e-7) apart change it by {own:.1e} in a whole run"
+    if own <= UNUSUAL:
+        return told
+    for first in _operators([str(unusual.step), "float32~", *command[1:]]):
+        told += (
+            f"; operator {first['label']} ({first['op']}) is the first whose result these change "
+            f"by more than rounding, by {first['difference']:.1e}"
+        )
+    return told
 
 
-def _wrong_operators(script: str, args: Sequence[str]) -> list[dict[str, Any]]:
-    """The operators whose parts do not give the whole, each run alone, in the graph's order."""
+def _operators(command: Sequence[str]) -> list[dict[str, Any]]:
+    """What running each operator alone finds (_OPERATORS says what), in the graph's order."""
     environ = {k: v for k, v in os.environ.items() if k != "TOFU_PLAN"}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "operators.json"
-        line = [sys.executable, "-m", _OPERATORS, str(out), script, *args]
+        line = [sys.executable, "-m", _OPERATORS, str(out), *command]
         with stage("running each operator alone"):
             ran = subprocess.run(
                 line, env={**environ, "MXNET_GRAPH_PASS": "tofu"}, stdout=subprocess.DEVNULL,
@@ -204,8 +211,8 @@ def _wrong_operators(script: str, args: Sequence[str]) -> list[dict[str, Any]]:
             last = (ran.stderr.strip().splitlines() or [f"status {ran.returncode}"])[-1]
             click.echo(f"tofu: its operators cannot be run one by one: {last}", err=True)
             return []
-        wrong: list[dict[str, Any]] = json.loads(out.read_text(encoding="utf-8"))
-        return wrong
+        found: list[dict[str, Any]] = json.loads(out.read_text(encoding="utf-8"))
+        return found
 
 
 def _wrong_text(wrong: Mapping[str, Any]) -> str:

@@ -91,6 +91,31 @@ def test_values_at_an_edge_are_explained(tmp_path):
         "at step 1 the output net[0] call 1 is the first that differs by more than usual in float32"
     )
     assert "it differs as much" in told and "one rounding (1e-7) apart" in told
+    assert "; operator net_sign0 (sign) is the first whose result these change by more" in told
+
+
+# The same for one unit of 256: its outputs are near zero, but their gradients are 0 or not.
+RELU = (
+    EDGE.replace("F.sign(self.first(x))", "F.relu(self.first(x))")
+    .replace("Dense(4, ", "Dense(256, ")
+    .replace(', weight_initializer="ones"', "")
+    .replace("in_units=4", "in_units=256")
+    .replace(
+        'values[:, -1] -= values.sum(axis=1, dtype="float64").astype("float32")',
+        """weight = net.first.weight.data()[0].asnumpy().astype("float64")
+values[:, -1] -= (values @ weight / weight[-1]).astype("float32")""",
+    )
+)
+
+
+def test_the_operator_at_whose_edge_values_are_is_named(tmp_path):
+    (tmp_path / "train.py").write_text(RELU)
+    line = ["-m", "tofu", "check", "--workers=4", "--steps=1", "train.py"]
+    ran = run_python(*line, cwd=tmp_path, TOFU_PINS="net_dense0_weight=1")
+    assert ran.returncode == 0, ran.stderr
+    told = ran.stdout.splitlines()[-1]
+    assert told.startswith("at step 1 the gradient net_dense0_weight is the first that differs")
+    assert "(_backward_relu) is the first whose result these change by more than rounding" in told
 
 
 # The operator's output at c depends on the whole row, so only the batch may be split.

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Difference", "compare", "first_fault", "first_unusual"]
+__all__ = ["UNUSUAL", "Difference", "compare", "first_fault", "first_unusual"]
 
 # Double precision: below this, a relative difference is rounding, whatever single precision says.
 _ROUNDING = 1e-9
-_UNUSUAL = 1e-3  # single precision: a larger difference is worth an explanation
+UNUSUAL = 1e-3  # single precision: a larger difference is worth an explanation
 # A rounding difference is at least this much smaller in double than in single precision.
 _SHRINKS = 1e-4
 # A tensor is measured by its own largest value, or by this share of the largest of its kind:
@@ -74,7 +74,7 @@ def first_fault(differences: Sequence[Difference]) -> Difference | None:
 
 def first_unusual(differences: Sequence[Difference]) -> Difference | None:
     """The first tensor that differs more in float32 than rounding usually makes it."""
-    return next((each for each in differences if each.single > _UNUSUAL), None)
+    return next((each for each in differences if each.single > UNUSUAL), None)
 
 
 def _relative(key: str, whole: Arrays, parted: Arrays) -> float:

@@ -27,7 +27,10 @@ from mxnet.gluon import rnn
 from tofu.config import graph_pass
 from tofu.gluon.session.autograd_hooks import in_graph
 
-__all__ = ["GRAPHS", "KINDS", "OWN", "RANDOM", "ROUNDED", "STEPS", "Recorder", "main", "run_script"]
+__all__ = [
+    "GRAPHS", "KINDS", "OWN", "RANDOM", "ROUNDED", "STEPS", "Recorder", "main", "rounded",
+    "run_script",
+]  # fmt: skip
 
 KINDS = ("output", "gradient", "weight")
 RANDOM = "random"  # whether operators draw random numbers
@@ -108,7 +111,7 @@ class Recorder:
             if outermost and self._dtype != "float32" and isinstance(block, gluon.Block):
                 args = self._converted(block, args)
             if outermost and self._rounded and autograd.is_recording() and not self._calls:
-                args = tuple(map(_rounded, args))
+                args = tuple(map(rounded, args))
             self._depth += 1
             try:
                 results = original(block, *args)
@@ -171,7 +174,7 @@ def _has_recurrent_layer(block: Any) -> bool:
     )
 
 
-def _rounded(argument: Any) -> Any:
+def rounded(argument: Any) -> Any:
     """An array whose numbers, unless all are whole ones, have changed by one rounding or not."""
     if not isinstance(argument, mx.nd.NDArray) or argument.dtype != np.float32:
         return argument

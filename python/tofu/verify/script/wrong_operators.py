@@ -31,7 +31,9 @@ from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run.program import Program
 from tofu.plans.plan import REPLICATED
 
-__all__ = ["Wrong", "has_own", "wrong_operators"]
+from .compare_runs import UNUSUAL
+
+__all__ = ["Wrong", "first_sensitive", "has_own", "wrong_operators"]
 
 # Far above rounding in double precision, far below a wrong region's difference.
 _TOLERANCE = 1e-6
@@ -79,22 +81,13 @@ def wrong_operators(plan: _core.Plan, values: Mapping[str, Any]) -> Iterator[Wro
         plan: the plan; operators that the user describes are split in every other way, too.
         values: values of the graph's variables; missing ones are drawn at random.
     """
-    graph = plan.table.graph
-    nodes = graph.nodes
+    nodes = plan.table.graph.nodes
     names = [node.name for node in nodes]
     read = {source for node in nodes for source in node.sources}
     cuts = _Cuts(plan)
-    rng = np.random.default_rng(1)
-    outputs_of: dict[tuple[int, int], Any] = {}
     tried: set[Any] = set()
-    for number, node in enumerate(nodes):
-        if not node.op:
-            outputs_of[number, 0] = _value(node, values, rng)
-            continue
-        inputs = [outputs_of[source] for source in node.sources]
-        one = _One(node, inputs)
-        outputs = one.run((), [], cuts.none)
-        outputs_of.update({(number, index): array for index, array in enumerate(outputs)})
+    for number, one, outputs in _whole(plan, values):
+        node = nodes[number]
         if one.row is None or is_random(node.op):
             continue
         compared = [i for i in range(len(outputs)) if (number, i) in read or len(outputs) == 1]
@@ -107,6 +100,45 @@ def wrong_operators(plan: _core.Plan, values: Mapping[str, Any]) -> Iterator[Wro
                 difference, error = one.compare(parts, splits, tensors, outputs, compared)
                 if difference > _TOLERANCE:
                     yield Wrong(node.name, node.op, tuple(splits), used, difference, error)
+
+
+def first_sensitive(
+    plan: _core.Plan, values: Mapping[str, Any], rounded: Mapping[str, Any]
+) -> Optional[tuple[str, str, float]]:
+    """The first node whose whole results change by more than usual, its operator, and by how much.
+
+    Args:
+        plan: the plan.
+        values: values of the graph's variables.
+        rounded: the same, changed by about one rounding.
+    """
+    for (number, one, outputs), (_, _, others) in zip(_whole(plan, values), _whole(plan, rounded)):
+        # A sum that cancels is measured by what it sums.
+        least = min((_largest(array) for array in one.inputs), default=0.0)
+        for array, other in zip(outputs, others):
+            largest = _largest(array)
+            change = _difference(other, array)
+            if change * largest > UNUSUAL * max(largest, least):
+                node = plan.table.graph.nodes[number]
+                return node.name, node.op, change
+    return None
+
+
+def _whole(
+    plan: _core.Plan, values: Mapping[str, Any]
+) -> Iterator[tuple[int, _One, Sequence[Any]]]:
+    """Yields every operator's number, itself, and what it computes whole."""
+    cuts = _Cuts(plan)
+    rng = np.random.default_rng(1)
+    outputs_of: dict[tuple[int, int], Any] = {}
+    for number, node in enumerate(plan.table.graph.nodes):
+        if not node.op:
+            outputs_of[number, 0] = _value(node, values, rng)
+            continue
+        one = _One(node, [outputs_of[source] for source in node.sources])
+        outputs = one.run((), [], cuts.none)
+        outputs_of.update({(number, index): array for index, array in enumerate(outputs)})
+        yield number, one, outputs
 
 
 def _value(node: Any, values: Mapping[str, Any], rng: np.random.Generator) -> Any:
@@ -148,7 +180,7 @@ class _One:
     """A graph of a single operator, with the values of its inputs."""
 
     def __init__(self, node: Any, inputs: Sequence[Any]) -> None:
-        self._node, self._inputs = node, inputs
+        self._node, self.inputs = node, inputs
         self.shapes = tuple((tuple(a.shape), str(a.dtype)) for a in inputs)
         ins, outs = ([tuple(shape) for shape, _ in side] for side in (node.inputs, node.outputs))
         self._ins, self._outs = ins, outs
@@ -190,7 +222,7 @@ class _One:
         table = _core.StrategyTable(rows, graph)
         plan = _core.Plan(self._plan(graph, parts, splits, tensors), table)
         step = _core.schedule(_core.partition(plan, fetch="plain"))
-        given = {f"x{k}": mx.nd.array(a, dtype=a.dtype) for k, a in enumerate(self._inputs)}
+        given = {f"x{k}": mx.nd.array(a, dtype=a.dtype) for k, a in enumerate(self.inputs)}
         contexts = [mx.cpu(worker) for worker in range(math.prod(parts))]
         program = Program(step, contexts, {})
         outputs = program.forward(given, is_train=True, ctx=mx.cpu())
@@ -238,6 +270,10 @@ class _One:
                 "operators": [{"node": "op", "cuts": list(splits), "bytes": 0}],
             }
         )
+
+
+def _largest(array: Any) -> float:
+    return float(np.abs(array).max(initial=0.0))
 
 
 def _difference(parts: Any, whole: Any) -> float:
