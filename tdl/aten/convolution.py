@@ -1,8 +1,8 @@
-"""Convolution, whose space is whole, and its gradients."""
+"""Convolution and its gradients: halos along space, which is whole with groups or transposed."""
 
 from __future__ import annotations
 
-from tofu.lang import Opaque, Over, Reindex, Rewrite, Sum, like, op
+from tofu.lang import Opaque, Over, Reindex, Rewrite, Sum, apply, like, op
 from tofu.tdl._shapes import names
 
 
@@ -28,13 +28,54 @@ def _kernel(weight, transposed, groups):
     return read
 
 
-def _grouped_sizes(shapes, groups=1, **_):
-    return [Rewrite("groups", {"size": "g"})] if groups > 1 else []
+def _sizes(shapes, groups=1, transposed=False, **_):
+    if groups > 1:
+        return [Rewrite("groups", {"size": "g"})]
+    return [] if transposed else [_padding(len(shapes[0]) - 2, 0, "y")]
 
 
-@op(name="aten.convolution.default", rewrites=_grouped_sizes)
-def convolution(data, weight, bias=None, *, groups=1, transposed=False, out_shapes):
-    """The sum over the channels of a group; space is whole."""
+def _padding(ndim, sizes, prefix):
+    """The operator's own padding where space is divided: the input comes padded."""
+    sizes = (sizes,) * ndim if isinstance(sizes, int) else tuple(sizes)
+    return Rewrite("padding", {"const": str(sizes)}, names(ndim, prefix))
+
+
+class _Window:
+    """The sum over a window that is not divided, of products of two tensors."""
+
+    def __init__(self, kernel, stride, padding, dilation):
+        self.kernel, self.taps = kernel, names(len(kernel), "k")
+        self._each = tuple(zip(stride, padding, dilation))
+
+    def sum(self, term):
+        """The sum of a term over the window."""
+        return apply("window", Sum(Over(self.taps, lambda *k: term(k)), extent=self.kernel))
+
+    def read(self, y, k):
+        """The place of data that output y reads with tap k."""
+        return tuple(a * s + b * d - p for a, b, (s, p, d) in zip(y, k, self._each))
+
+    def written(self, x, k):
+        """The output that reads data at place x with tap k, if windows begin everywhere."""
+        return tuple(a - b * d + p for a, b, (_, p, d) in zip(x, k, self._each))
+
+
+@op(name="aten.convolution.default", rewrites=_sizes)
+def convolution(
+    data,
+    weight,
+    bias=None,
+    *,
+    stride=(),
+    padding=(),
+    dilation=(),
+    groups=1,
+    transposed=False,
+    out_shapes,
+):
+    """The sum over the channels of a group, and over the window."""
+    if groups == 1 and not transposed:
+        return _divided(data, weight, bias, _Window(weight.shape[2:], stride, padding, dilation))
     filters, channels = _filters(weight, transposed, groups)
     kernel = _kernel(weight, transposed, groups)
     run = Opaque("Convolution")
@@ -59,17 +100,87 @@ def convolution(data, weight, bias=None, *, groups=1, transposed=False, out_shap
     )
 
 
-def _backward_sizes(shapes, groups=1, **_):
-    rewrites = [Rewrite("groups", {"size": "g"})] if groups > 1 else []
+def _divided(data, weight, bias, window):
+    data = data.padded(0)
+
+    def element(b, co, *y):
+        def term(ci):
+            return window.sum(lambda k: data[(b, ci, *window.read(y, k))] * weight[(co, ci, *k)])
+
+        total = Sum(term, extent=weight.shape[1])
+        return total if bias is None else total + bias[co]
+
+    return Over(["b", "co", *names(len(window.kernel), "y")], element)
+
+
+def _divides_data(output_mask, stride, groups, transposed):
+    """Whether a call makes the gradient of data alone, whose space can be divided."""
+    alone = tuple(output_mask) == (True, False, False)
+    return alone and groups == 1 and not transposed and set(stride) == {1}
+
+
+def _divides_weight(output_mask, groups, transposed):
+    """Whether a call makes the gradient of the weight alone, of parts of space."""
+    return tuple(output_mask) == (False, True, False) and groups == 1 and not transposed
+
+
+def _backward_sizes(shapes, output_mask, stride=(), dilation=(), groups=1, transposed=False, **_):
+    if _divides_data(output_mask, stride, groups, transposed):
+        reach = [(k - 1) * d for k, d in zip(shapes[2][2:], dilation)]
+        return [_padding(len(reach), reach, "x")]
+    if _divides_weight(output_mask, groups, transposed):
+        return [_padding(len(shapes[0]) - 2, 0, "y")]
     if groups == 1:
         return [Rewrite("bias_sizes", {"sizes": ["co"]})]
     filters = shapes[0][1] // groups
-    return [*rewrites, Rewrite("bias_sizes", {"size": "g", "times": filters})]
+    sizes = {"size": "g", "times": filters}
+    return [Rewrite("groups", {"size": "g"}), Rewrite("bias_sizes", sizes)]
+
+
+def _data_gradient(grad, data, weight, window):
+    grad = grad.padded(0)
+
+    def element(b, ci, *x):
+        def term(co):
+            return window.sum(lambda k: grad[(b, co, *window.written(x, k))] * weight[(co, ci, *k)])
+
+        return like(Sum(term, extent=weight.shape[0]), data[(b, ci, *x)])
+
+    return Over(["b", "ci", *names(len(window.kernel), "x")], element)
+
+
+def _weight_gradient(grad, data, weight, window):
+    data = data.padded(0)
+
+    def element(co, ci, *k):
+        def term(b, *y):
+            return grad[(b, co, *y)] * data[(b, ci, *window.read(y, k))]
+
+        places = ["b", *names(len(window.kernel), "y")]
+        return like(Sum(Over(places, term)), weight[(co, ci, *k)])
+
+    return Over(["co", "ci", *window.taps], element)
 
 
 @op(name="aten.convolution_backward.default", rewrites=_backward_sizes)
-def convolution_backward(grad, data, weight, *, output_mask, groups=1, transposed=False):
+def convolution_backward(
+    grad,
+    data,
+    weight,
+    *,
+    output_mask,
+    stride=(),
+    padding=(),
+    dilation=(),
+    groups=1,
+    transposed=False,
+):
     """The gradients of data, weight and bias that are asked for."""
+    window = _Window(weight.shape[2:], stride, padding, dilation)
+    if _divides_data(output_mask, stride, groups, transposed):
+        return _data_gradient(grad, data, weight, window)
+    if _divides_weight(output_mask, groups, transposed):
+        return _weight_gradient(grad, data, weight, window)
     filters, channels = _filters(weight, transposed, groups)
     kernel = _kernel(weight, transposed, groups)
     run = Opaque("ConvolutionGradient")

@@ -156,6 +156,25 @@ def _nll_loss_backward(
     return aten.scatter(aten.zeros_like(data), axis, place, value)
 
 
+def _convolution_backward(
+    grad: Tensor, data: Tensor, weight: Tensor, bias_sizes: Any, *settings: Any
+) -> Any:
+    """Each gradient by itself, so that workers can share space; not with groups or transposed."""
+    *window, transposed, padding, groups, wanted = settings
+    if groups > 1 or transposed or wanted in ([True, False, False], [False, True, False]):
+        return NotImplemented
+    found: list[Optional[Tensor]] = [None, None, None]
+    for k in (0, 1):
+        if wanted[k]:
+            alone = [each == k for each in range(3)]
+            found[k] = aten.convolution_backward(
+                grad, data, weight, None, *window, transposed, padding, groups, alone
+            )[k]
+    if wanted[2]:
+        found[2] = aten.sum.dim_IntList(grad, [0, *range(2, grad.ndim)])
+    return tuple(found)
+
+
 _MEAN = 1  # of torch's numbers of reductions
 _OURS: dict[Any, Callable[..., Any]] = {
     aten.mean.default: _mean,
@@ -164,6 +183,7 @@ _OURS: dict[Any, Callable[..., Any]] = {
     aten.var_mean.correction: _var_mean,
     aten.std.correction: _std,
     aten.squeeze.default: _squeeze,
+    aten.convolution_backward.default: _convolution_backward,
     aten.nll_loss_backward.default: _nll_loss_backward,
     aten.nll_loss2d_backward.default: _nll_loss_backward,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
