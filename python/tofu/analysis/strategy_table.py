@@ -83,10 +83,10 @@ def table_document(
         document: tuple[str, dict[str, str]] = tuple(json.loads(text))
         return document
     begin = time.process_time()
-    made = _made(calls, numbers, restrict)
+    table = _made(calls, numbers, restrict)
     if kept is not None and time.process_time() - begin >= _WORTH_KEEPING_S:
-        file_cache.keep(_KIND, kept, json.dumps(made))
-    return made
+        file_cache.keep(_KIND, kept, json.dumps(table))
+    return table
 
 
 def _calls(graph: _core.Graph) -> tuple[list[Call], list[int]]:

@@ -108,13 +108,13 @@ def _without_cache(
     except ReturnsObjectError as error:
         if not getattr(getattr(model, "config", None), "use_cache", False) or "use_cache" in named:
             raise
-        made = make({**named, "use_cache": False})
+        uncached = make({**named, "use_cache": False})
         warnings.warn(
             f"{error.module}: planned with use_cache=False, as forward returns a cache otherwise; "
             "say use_cache=False in the call or the configuration",
             stacklevel=3,
         )
-        return made
+        return uncached
 
 
 def _trace(

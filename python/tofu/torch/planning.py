@@ -127,12 +127,12 @@ def plan_traced(
     wish = dataclasses.replace(wish, options=planning.options)
     limit = wish.limit_bytes
     decision = decide(planning.problem, wish, ModulePlans(planning), room_bytes=limit)
-    made = decision.made if limit is None else with_memory(decision.made)
+    best = decision.made if limit is None else with_memory(decision.made)
     if limit is not None:
-        check_fits(name or "the module", made.details, limit, recompute=wish.recompute)
+        check_fits(name or "the module", best.details, limit, recompute=wish.recompute)
     if decision.recomputation is None:
-        return made
-    return made.replaced(decision.recomputation.note(made.details))
+        return best
+    return best.replaced(decision.recomputation.note(best.details))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,13 +188,20 @@ def planned_as(planning: Planning, found: Plan, graph: Optional[_core.Graph] = N
         found: the plan.
         graph: the graph that it is for, if that runs parts of the module's again.
     """
-    traced, rest = planning.traced, (planning.undescribed, planning.optimizer)
+    traced = planning.traced
     if graph is not None and graph.hash != planning.problem.graph.hash:
         traced = repeated_as(traced, graph)
-    made = TorchPlan(traced, graph or planning.problem.graph, planning.mesh, found, *rest)
+    module_plan = TorchPlan(
+        traced,
+        graph or planning.problem.graph,
+        planning.mesh,
+        found,
+        planning.undescribed,
+        planning.optimizer,
+    )
     if found.workers > MOST_DIVIDED:
-        return made
-    return made.replaced(found.noted(fetched_bytes=made.partitioned.fetched_bytes))
+        return module_plan
+    return module_plan.replaced(found.noted(fetched_bytes=module_plan.partitioned.fetched_bytes))
 
 
 class ModulePlans(Programs[TorchPlan]):

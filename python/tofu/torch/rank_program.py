@@ -388,8 +388,8 @@ class Program:
         last: dict[Tile, int] = {}
         read = {tile for step in steps for tile in step.reads} | heads
         for k, step in enumerate(steps):
-            made = step.makes if isinstance(step, Fetch) else [tile for tile, _ in step.makes]
-            last.update((tile, k) for tile in [*step.reads, *made])
+            written = step.makes if isinstance(step, Fetch) else [tile for tile, _ in step.makes]
+            last.update((tile, k) for tile in [*step.reads, *written])
         drops: dict[int, list[Tile]] = {}
         for tile, k in last.items():
             if tile not in heads:

@@ -155,15 +155,15 @@ def _made(
     with torch.no_grad():
         for function in functions:
             function()
-    made, missing = {}, []
+    values, missing = {}, []
     for slot in slots:
         value, (poisoned, version) = slot.group[slot.key], empty[id(slot.tensor)]
         slot.group[slot.key] = slot.tensor
         if value is poisoned and not _is_set(value, version):
             missing.append(slot.name)
-        made[id(slot.tensor)] = slot.tensor, value.detach()
+        values[id(slot.tensor)] = slot.tensor, value.detach()
     _check_set(model, missing)
-    yield from made.values()
+    yield from values.values()
 
 
 def _poisoned(tensor: Any) -> tuple[Any, int]:

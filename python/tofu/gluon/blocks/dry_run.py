@@ -150,10 +150,10 @@ class DryRun:
 def _states(optimizer: Any) -> int:
     """The tensors that an optimizer keeps for a parameter, beside a copy in higher precision."""
     try:
-        made = optimizer.create_state(0, nd.zeros((1, 1)))
+        state = optimizer.create_state(0, nd.zeros((1, 1)))
     except Exception:  # of the user's own optimizer, which may want other weights
         return 0
-    return len(made) if isinstance(made, (list, tuple)) else int(made is not None)
+    return len(state) if isinstance(state, (list, tuple)) else int(state is not None)
 
 
 class _Zeros:

@@ -158,8 +158,8 @@ class BlockPrograms(Programs[tuple[Compiled, Optional[Footprint]]]):
         heads = {head.role: head.layout for head in heads_of(compiled.step.backward_heads)}
         for name in added:
             layout = compiled.variables[name].layout
-            made = heads.get(f"gradient:{name}", layout)
-            copies = 1 if made.boxes == layout.boxes else 2
+            gradient = heads.get(f"gradient:{name}", layout)
+            copies = 1 if gradient.boxes == layout.boxes else 2
             kinds["gradients"] += copies * _tile_bytes(layout)
         plan = dataclasses.replace(
             compiled.plan, bytes_per_worker=kinds, memory="exact", peak=memory.peak

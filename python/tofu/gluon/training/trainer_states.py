@@ -82,9 +82,9 @@ def updaters_for(trainer: Any, tile_state: TileState) -> Updaters:
     updaters = [mx.optimizer.get_updater(optimizer) for _ in contexts]
     for updater, context in zip(updaters, contexts):
         updater.tofu_device = context.device_id
-    made = trainer._tofu = Updaters(optimizer, elementwise, rule, updaters)
+    all_updaters = trainer._tofu = Updaters(optimizer, elementwise, rule, updaters)
     tile_state.state.trainers.add(trainer)
-    return made
+    return all_updaters
 
 
 def whole_updater(trainer: Any) -> Any:
