@@ -23,8 +23,8 @@ class JsonCursor;
 // The extents of a tensor by dimension.
 using Shape = ShortVector<int64_t, 4>;
 
-// The most elements of a tensor. Byte counts over thousands of workers then cannot overflow
-// (2^34 elements x 16 bytes x 2^14 workers = 2^52).
+// The most elements of a tensor. Byte counts over thousands of workers then cannot
+// overflow (2^34 elements x 16 bytes x 2^14 workers = 2^52).
 constexpr int64_t kMaxElements = int64_t{1} << 34;
 
 // The attribute of NNVM's JSON that is a node's `group`.
