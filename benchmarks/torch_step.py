@@ -1,4 +1,4 @@
-"""Step time and peak memory of eight models on 4 gloo processes: planned, FSDP2, DDP and others.
+"""Step time and peak memory of 25 models on 4 gloo processes: planned, FSDP2, DDP and others.
 
 All ways train in one run with the same values and Adam. In each round every way takes a step, so
 load from outside meets all alike: the table has the medians of a round's ratios, of the clock and

@@ -157,7 +157,7 @@ def _nll_loss_backward(
 
 
 def _convolution_backward(
-    grad: Tensor, data: Tensor, weight: Tensor, bias_sizes: Any, *settings: Any
+    grad: Tensor, data: Tensor, weight: Tensor, _: Any, *settings: Any
 ) -> Any:
     """Each gradient by itself, so that workers can share space; not with groups or transposed."""
     *window, transposed, padding, groups, wanted = settings
