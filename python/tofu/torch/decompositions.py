@@ -12,7 +12,6 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from tofu.torch import grouped_products
 from tofu.torch.private_names import get_decompositions
 
 __all__ = ["table"]
@@ -23,7 +22,7 @@ Tensor = Any  # torch.Tensor, whose methods are untyped
 
 def table() -> dict[Any, Callable[..., Any]]:
     """Returns operator -> decomposition."""
-    return {**get_decompositions(_TORCHS), **_OURS, **grouped_products.decompositions()}
+    return {**get_decompositions(_TORCHS), **_OURS}
 
 
 # torch's own decompositions into sums and element-wise operators.

@@ -7,12 +7,12 @@ the groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Optional
 
 import torch
+from torch.overrides import TorchFunctionMode
 
-__all__ = ["decompositions"]
+__all__ = ["GroupedProducts"]
 
 Tensor = Any  # torch.Tensor, whose methods are untyped
 _GROUPED = "(Tensor data, Tensor weight, Tensor starts, Tensor ends) -> Tensor"
@@ -56,55 +56,70 @@ for _name, _function, _shape, _schema in (
     torch.library.register_fake(_name, _shape)
 
 
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _grouped_mm_gradients(ctx: Any, grad: Tensor) -> Any:
+    data, weight, *places = ctx.saved_tensors
+    by_data = torch.ops.tofu.grouped_mm(grad, weight.transpose(1, 2), *places)
+    return by_data, torch.ops.tofu.grouped_mm_weight(data, grad, *places), None, None
+
+
+def _grouped_mm_weight_gradients(ctx: Any, grad: Tensor) -> Any:
+    data, other, *places = ctx.saved_tensors
+    by_data = torch.ops.tofu.grouped_mm(other, grad.transpose(1, 2), *places)
+    return by_data, torch.ops.tofu.grouped_mm(data, grad, *places), None, None
+
+
+for _name, _gradients in (
+    ("tofu::grouped_mm", _grouped_mm_gradients),
+    ("tofu::grouped_mm_weight", _grouped_mm_weight_gradients),
+):
+    torch.library.register_autograd(_name, _gradients, setup_context=_keep)
+
+
 def _starts(ends: Tensor) -> Tensor:
     first = torch.zeros(1, dtype=ends.dtype, device=ends.device)
     return torch.cat([first, ends[:-1]])
 
 
-def _fallback(data: Tensor, weight: Tensor, ends: Tensor) -> Any:
-    return torch.ops.tofu.grouped_mm(data, weight, _starts(ends), ends)
-
-
-def _fallback_backward(data: Tensor, weight: Tensor, ends: Tensor, grad: Tensor) -> Any:
-    starts = _starts(ends)
-    return (
-        torch.ops.tofu.grouped_mm(grad, weight.transpose(1, 2), starts, ends),
-        torch.ops.tofu.grouped_mm_weight(data, grad, starts, ends),
-    )
+def _fallback(input: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+    """The operator of Hugging Face, with its arguments' names."""
+    return torch.ops.tofu.grouped_mm(input, weight, _starts(offs), offs)
 
 
 def _torchs(
     left: Tensor,
     right: Tensor,
-    ends: Optional[Tensor] = None,
+    *,
+    offs: Optional[Tensor] = None,
     bias: Optional[Tensor] = None,
     out_dtype: Optional[torch.dtype] = None,
 ) -> Tensor:
     """The operator of torch: groups are rows, columns or terms; one side may have three axes."""
-    if ends is None:
-        result = torch.bmm(left, right)
-    elif left.ndim == right.ndim:  # groups of terms, in torch's gradient of the matrices
-        result = torch.ops.tofu.grouped_mm_weight(left.T, right, _starts(ends), ends)
-    elif right.ndim > left.ndim:
-        result = torch.ops.tofu.grouped_mm(left, right, _starts(ends), ends)
-    else:
-        result = torch.ops.tofu.grouped_mm(right.T, left.transpose(1, 2), _starts(ends), ends).T
     if bias is not None:  # torch refuses it, too
         raise NotImplementedError("a grouped product with a bias")
+    if offs is None:
+        result = torch.bmm(left, right)
+    elif left.ndim == right.ndim:
+        result = torch.ops.tofu.grouped_mm_weight(left.T, right, _starts(offs), offs)
+    elif right.ndim > left.ndim:
+        result = _fallback(left, right, offs)
+    else:
+        result = _fallback(right.T, left.transpose(1, 2), offs).T
     return result.to(out_dtype or result.dtype)
 
 
-_REPLACED = {
-    ("aten", "_grouped_mm"): _torchs,
-    ("transformers", "grouped_mm_fallback"): _fallback,
-    ("transformers", "grouped_mm_fallback_backward"): _fallback_backward,
-}
+class GroupedProducts(TorchFunctionMode):
+    """Calls these in place of torch's operator, and of Hugging Face's, while the mode is active."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._replaced: dict[Any, Any] = {torch._grouped_mm: _torchs}
+        theirs = getattr(torch.ops.transformers, "grouped_mm_fallback", None)
+        if theirs is not None:  # the script has imported it
+            self._replaced.update({theirs: _fallback, theirs.default: _fallback})
 
-def decompositions() -> Mapping[Any, Any]:
-    """Other operators -> these; Hugging Face's, once the script has imported them."""
-    return {
-        getattr(getattr(torch.ops, library), name).default: made
-        for (library, name), made in _REPLACED.items()
-        if hasattr(getattr(torch.ops, library), name)
-    }
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._replaced.get(func, func)(*args, **(kwargs or {}))

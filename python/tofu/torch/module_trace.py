@@ -21,6 +21,7 @@ import torch
 
 from tofu.errors import GraphError
 from tofu.torch.decompositions import table
+from tofu.torch.grouped_products import GroupedProducts
 from tofu.torch.joint_reader import read_joint
 from tofu.torch.module_state import SYMBOLS
 from tofu.torch.named_numbers import NamedNumbers, Place
@@ -150,6 +151,7 @@ def _trace(
         stack.enter_context(_without_mkldnn())
         stack.enter_context(marked_checkpoints())
         stack.enter_context(marked_modules(fake))
+        stack.enter_context(GroupedProducts())
         stack.enter_context(without_other_randomness(type(model).__name__))
         try:
             joint = aot_export_joint(stack, fake, inputs, named, decompositions=table())
