@@ -26,9 +26,9 @@ class Filter(nn.Module):
         return self.third(hidden).square().mean()
 
 
-def made(dtype: torch.dtype) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+def made(dtype: torch.dtype, images: int = 1) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     torch.manual_seed(0)
-    return Filter().to(dtype), (torch.randn(1, 1, 26, 22, dtype=dtype),)
+    return Filter().to(dtype), (torch.randn(images, 1, 26, 22, dtype=dtype),)
 
 
 def test_a_plan_cuts_images() -> None:
@@ -37,6 +37,13 @@ def test_a_plan_cuts_images() -> None:
     assert len(cuts) == 8  # three, with gradients of all weights, and of data but the first
     stride = cuts.pop("second.convolution_backward")  # which parts of space do not share
     assert stride == "ci" and set(cuts.values()) <= {"x0", "x1", "y0", "y1"}
+
+
+@pytest.mark.parametrize(("images", "calls"), [(7, 5), (8, 3)])
+def test_gradients_of_many_images_are_one_call(images, calls) -> None:
+    """The first of three convolutions needs the gradient of its weight alone."""
+    plan = tofu.torch.plan(*made(torch.float32, images), mesh=(2,))
+    assert sum("convolution_backward" in name for name in plan.splits) == calls
 
 
 def train(mesh: tuple[int, ...], dtype: torch.dtype) -> None:
