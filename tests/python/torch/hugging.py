@@ -51,13 +51,11 @@ class _AllInDouble(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        given = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        if given is not None and given.dtype == torch.float64:
-            if func is torch.Tensor.float:
-                return given
-            args = tuple(torch.float64 if each is torch.float32 else each for each in args)
-            if kwargs.get("dtype") is torch.float32:
-                kwargs["dtype"] = torch.float64
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        args = tuple(torch.float64 if each is torch.float32 else each for each in args)
+        if kwargs.get("dtype") is torch.float32:
+            kwargs["dtype"] = torch.float64
         return func(*args, **kwargs)
 
 
