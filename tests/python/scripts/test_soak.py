@@ -34,13 +34,21 @@ def test_each_part_is_right_and_prints_its_figures(soak, capsys, part, counts, l
 
 
 def test_what_grows_or_differs_is_seen(soak, monkeypatch, capsys):
-    used = iter(range(0, 10 * 2**24, 2**24))
+    used = iter(range(0, 40 * 2**24, 2**24))
     monkeypatch.setattr(soak, "bytes_in_use", lambda: next(used))
     assert not soak.steps([10])
+    assert not soak.batches([3])
     losses = iter(range(1, 99))
     monkeypatch.setattr(soak.Training, "step", lambda *_: next(losses))
     assert not soak.switched([4])
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("jump", range(1, 3))
+def test_what_is_allocated_once_is_not_growth(soak, monkeypatch, jump):
+    used = iter([2**24 * (turn >= jump) for turn in range(3)])
+    monkeypatch.setattr(soak, "bytes_in_use", lambda: next(used))
+    assert soak.batches([1])
 
 
 def test_a_full_disk_is_one_that_fills_up(soak, tmp_path, monkeypatch):
