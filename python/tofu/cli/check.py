@@ -174,26 +174,27 @@ def _sensitivity(unusual: Any, whole: dict[str, Any], command: Sequence[str]) ->
     tensors = {key: rounded[key] for key in whole if key in rounded}
     place = unusual.step, unusual.kind, unusual.name
     moved = compare((whole, tensors), (whole, tensors))
-    (own,) = (each.single for each in moved if (each.step, each.kind, each.name) == place)
-    told = (
+    (noise,) = (each.single for each in moved if (each.step, each.kind, each.name) == place)
+    text = (
         f"at step {unusual.step} the {unusual.kind} {unusual.name} is the first that differs by "
         f"more than usual in float32 ({unusual.single:.1e}); "
     )
-    if 10 * own >= unusual.single:
-        told += (
-            f"it differs as much ({own:.1e}) between two whole runs whose inputs are one rounding "
-            "(1e-7) apart: it depends on signs or orders of close values, as a ReLU at its edge"
+    if 10 * noise >= unusual.single:
+        text += (
+            f"it differs as much ({noise:.1e}) between two whole runs whose inputs are one "
+            "rounding (1e-7) apart: it depends on signs or orders of close values, as a ReLU at "
+            "its edge"
         )
     else:
-        told += f"inputs that are one rounding (1e-7) apart change it by {own:.1e} in a whole run"
-    if own <= UNUSUAL:
-        return told
+        text += f"inputs that are one rounding (1e-7) apart change it by {noise:.1e} in a whole run"
+    if noise <= UNUSUAL:
+        return text
     for first in _operators([str(unusual.step), "float32~", *command[1:]]):
-        told += (
+        text += (
             f"; operator {first['label']} ({first['op']}) is the first whose result these change "
             f"by more than rounding, by {first['difference']:.1e}"
         )
-    return told
+    return text
 
 
 def _operators(command: Sequence[str]) -> list[dict[str, Any]]:
@@ -211,8 +212,8 @@ def _operators(command: Sequence[str]) -> list[dict[str, Any]]:
             last = (ran.stderr.strip().splitlines() or [f"status {ran.returncode}"])[-1]
             click.echo(f"tofu: its operators cannot be run one by one: {last}", err=True)
             return []
-        found: list[dict[str, Any]] = json.loads(out.read_text(encoding="utf-8"))
-        return found
+        operators: list[dict[str, Any]] = json.loads(out.read_text(encoding="utf-8"))
+        return operators
 
 
 def _wrong_text(wrong: Mapping[str, Any]) -> str:
@@ -265,10 +266,10 @@ def _table(differences: Sequence[Any], everything: bool) -> list[str]:
     shown = list(differences) if everything else _worst(differences)
     rows = (
         (
-            str(each.step), each.kind, each.name, f"{each.single:.1e}", f"{each.double:.1e}",
-            "fault" if each.is_fault else "",
+            str(diff.step), diff.kind, diff.name, f"{diff.single:.1e}", f"{diff.double:.1e}",
+            "fault" if diff.is_fault else "",
         )
-        for each in shown
+        for diff in shown
     )  # fmt: skip
     lines = ["Largest differences, relative to the tensor's values", ""]
     return [*lines, *table(header, rows, right=(0, 3, 4))]
@@ -277,12 +278,12 @@ def _table(differences: Sequence[Any], everything: bool) -> list[str]:
 def _worst(differences: Sequence[Any]) -> list[Any]:
     """Returns, per step and kind, the tensor that differs most, and every fault."""
     worst: dict[tuple[int, str], Any] = {}
-    for each in differences:
-        key = (each.step, each.kind)
-        if key not in worst or (each.double, each.single) > _size(worst[key]):
-            worst[key] = each
-    kept = {id(each) for each in worst.values()}
-    return [each for each in differences if id(each) in kept or each.is_fault]
+    for diff in differences:
+        key = (diff.step, diff.kind)
+        if key not in worst or (diff.double, diff.single) > _size(worst[key]):
+            worst[key] = diff
+    worst_ids = {id(each) for each in worst.values()}
+    return [each for each in differences if id(each) in worst_ids or each.is_fault]
 
 
 def _size(each: Any) -> tuple[float, float]:

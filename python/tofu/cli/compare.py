@@ -109,7 +109,7 @@ def compare_command(
     form: str,
     target: str,
     args: tuple[str, ...],
-    **given: Any,
+    **settings: Any,
 ) -> None:
     """Search the plan of a training graph in every mode, with and without replication.
 
@@ -122,7 +122,7 @@ def compare_command(
     chosen = [parse_mode(text.strip(), "--search") for text in modes.split(",")]
     if meshes or is_module(target):
         check_options(click.get_current_context(), _NOT_OF_MODULES)
-        set_variables(objective="time" if objectives == "both" else objectives, **given)
+        set_variables(objective="time" if objectives == "both" else objectives, **settings)
         config = Config.from_environment()
         alternatives = compare_module(
             target, meshes, chosen,
@@ -137,7 +137,7 @@ def compare_command(
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
     objective = "time" if objectives == "both" else objectives
-    config = switch_on(objective=objective, workers=str(counts[0]), **given)
+    config = switch_on(objective=objective, workers=str(counts[0]), **settings)
     step_seconds = None
     if config.machine:
         step_seconds = step_predictor(config.machine, max(counts), config.fetch)
@@ -180,11 +180,11 @@ def render(target: str, alternatives: Sequence[Alternative], form: str) -> str:
               *(["plan for"] if has_objectives else []))  # fmt: skip
     rows = [
         (
-            *_row(each),
-            *([_step_text(each)] if is_timed else []),
-            *([each.objective] if has_objectives else []),
+            *_row(alternative),
+            *([_step_text(alternative)] if is_timed else []),
+            *([alternative.objective] if has_objectives else []),
         )
-        for each in alternatives
+        for alternative in alternatives
     ]
     numbers = (0, 3, 4, 6, 7)[: 5 if is_timed else 4]
     if form == "html":
@@ -193,36 +193,44 @@ def render(target: str, alternatives: Sequence[Alternative], form: str) -> str:
     return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
 
-def _record(each: Alternative) -> dict[str, Any]:
-    plan = each.plan
+def _record(alternative: Alternative) -> dict[str, Any]:
+    plan = alternative.plan
     return {
-        "workers": each.workers,
-        "mode": each.mode,
-        "replication": each.replication,
+        "workers": alternative.workers,
+        "mode": alternative.mode,
+        "replication": alternative.replication,
         "bytes": plan.total_bytes if plan else None,
-        "memory_bytes": each.memory_bytes if plan else None,
+        "memory_bytes": alternative.memory_bytes if plan else None,
         "status": plan.status if plan else "none",
         "lower_bound_bytes": plan.lower_bound_bytes if plan else None,
         "search_seconds": plan.search_seconds if plan else None,
-        "step_seconds": each.step_seconds,
-        "reason": each.reason,
-        "objective": each.objective,
-        "mesh": list(each.mesh) or None,
+        "step_seconds": alternative.step_seconds,
+        "reason": alternative.reason,
+        "objective": alternative.objective,
+        "mesh": list(alternative.mesh) or None,
     }
 
 
-def _row(each: Alternative) -> tuple[str, ...]:
-    replication = "allowed" if each.replication else "no"
-    if each.plan is None:
-        return each.devices, each.mode, replication, "no plan", "", each.reason, ""
+def _row(alternative: Alternative) -> tuple[str, ...]:
+    replication = "allowed" if alternative.replication else "no"
+    if alternative.plan is None:
+        return (
+            alternative.devices,
+            alternative.mode,
+            replication,
+            "no plan",
+            "",
+            alternative.reason,
+            "",
+        )
     return (
-        each.devices,
-        each.mode,
+        alternative.devices,
+        alternative.mode,
         replication,
-        format_bytes(each.plan.total_bytes),
-        format_bytes(each.memory_bytes),
-        _proven(each.plan),
-        f"{each.plan.search_seconds:.3f} s",
+        format_bytes(alternative.plan.total_bytes),
+        format_bytes(alternative.memory_bytes),
+        _proven(alternative.plan),
+        f"{alternative.plan.search_seconds:.3f} s",
     )
 
 

@@ -107,7 +107,7 @@ def estimate_command(
     form: str,
     target: str,
     args: tuple[str, ...],
-    **given: Any,
+    **settings: Any,
 ) -> None:
     """Print the bytes that a training step needs, serially and on each worker.
 
@@ -129,7 +129,7 @@ def estimate_command(
     check_target("tofu estimate", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
-    switch_on(workers=str(max(counts)), **given)
+    switch_on(workers=str(max(counts)), **settings)
     opened = Target.open(target, args, shapes=shapes, batch_size=batch_size)
     opened = opened.recomputing() if recompute == "all" else opened
     exact = memory == "exact"
@@ -204,14 +204,14 @@ class _Printer:
 
         Raises ConfigError if there is no plan for any number of workers.
         """
-        known: list[Estimate] = []
+        printed: list[Estimate] = []
         self._tell(_HEADER)
         for each in estimates:
-            known.append(each)
+            printed.append(each)
             self._tell(_row(each, report.limit))
-        if not any(each.plan for each in known):
-            raise ConfigError(f"tofu estimate {report.target}: no plan ({known[0].reason})")
-        report = dataclasses.replace(report, found=known)
+        if not any(each.plan for each in printed):
+            raise ConfigError(f"tofu estimate {report.target}: no plan ({printed[0].reason})")
+        report = dataclasses.replace(report, found=printed)
         if report.limit is not None:
             report = self._print_batches(report, opened)
         self._tell("", *_advice(report))
@@ -335,9 +335,9 @@ def _advice(report: Report) -> list[str]:
     ]
 
 
-def _unequal(found: Sequence[Estimate]) -> list[str]:
+def _unequal(estimates: Sequence[Estimate]) -> list[str]:
     """A line with an example of tiles that are not equal, if some are not."""
-    for each in found:
+    for each in estimates:
         plan = each.plan
         if plan is None:
             continue

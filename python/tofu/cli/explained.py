@@ -20,18 +20,18 @@ def explained_names(problems: Sequence[Problem], names: Sequence[str]) -> list[l
     """
     names_of_each: list[dict[str, None]] = [{} for _ in problems]
     for name in names:
-        known: dict[str, None] = {}
-        for problem, own in zip(problems, names_of_each):
-            known.update(dict.fromkeys(node.name for node in problem.graph.nodes))
-            own.update(_matches(name, problem))
-        if not any(matching(name, {**known, **own}) for own in names_of_each):
+        node_names: dict[str, None] = {}
+        for problem, matches in zip(problems, names_of_each):
+            node_names.update(dict.fromkeys(node.name for node in problem.graph.nodes))
+            matches.update(_matches(name, problem))
+        if not any(matching(name, {**node_names, **matches}) for matches in names_of_each):
             what = "that fits" if is_pattern(name) else "of that name"
             raise ConfigError(
                 f"--explain {name}: {' and '.join(p.name for p in problems)} "
                 f"{'have' if len(problems) > 1 else 'has'} no tensor or operator {what}"
-                + near_text(name, known)
+                + near_text(name, node_names)
             )
-    return [list(own) for own in names_of_each]
+    return [list(matches) for matches in names_of_each]
 
 
 def explained_in(problem: Problem, names: Sequence[str], before: Sequence[str]) -> list[str]:
@@ -46,9 +46,9 @@ def explained_in(problem: Problem, names: Sequence[str], before: Sequence[str]) 
     """
     nodes: dict[str, None] = {}
     for name in names:
-        own = _matches(name, problem)
-        nodes.update(own)
-        if not own and matching(name, dict.fromkeys(before)):
+        matches = _matches(name, problem)
+        nodes.update(matches)
+        if not matches and matching(name, dict.fromkeys(before)):
             click.echo(
                 f"tofu: {name}: a part of a BatchNorm that stays whole in this plan; explain that "
                 "instead",

@@ -106,7 +106,7 @@ def frontier_command(
     form: str,
     target: str,
     args: tuple[str, ...],
-    **given: Any,
+    **settings: Any,
 ) -> None:
     """Search plans within memory limits, and print those that no other one beats."""
     most = None if memory is None else parse_bytes(memory, "--memory")
@@ -129,7 +129,7 @@ def frontier_command(
     check_target("tofu frontier", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
-    config = switch_on(**given)
+    config = switch_on(**settings)
     opened = Target.open(
         target,
         args,
@@ -151,9 +151,9 @@ def frontier_command(
         )
     )
     advice = f"tofu estimate {target} says which number would do"
-    kept = _kept(target, points, most, f"over {problem.workers} workers", advice)
+    front = _kept(target, points, most, f"over {problem.workers} workers", advice)
     if save is not None:
-        save_plan(Path(save), kept[-1].problem or problem, kept[-1].plan)
+        save_plan(Path(save), front[-1].problem or problem, front[-1].plan)
     click.echo(render(target, points, form), nl=False)
 
 
@@ -161,11 +161,11 @@ def _kept(
     target: str, points: Sequence[Point], most: Optional[int], where: str, advice: str
 ) -> list[Point]:
     """The frontier. Raises PlanError if it is empty."""
-    kept = unbeaten(points)
-    if not kept:
+    front = unbeaten(points)
+    if not front:
         size = format_bytes(most or 0)
         raise PlanError(f"tofu frontier {target}: no plan {where} fits in {size}; {advice}")
-    return kept
+    return front
 
 
 _NOT_OF_MODULES = ("workers", "recompute", "device", "shapes", "batch_size", "save", "args")
@@ -176,37 +176,37 @@ _NOT_OF_MODULES = ("workers", "recompute", "device", "shapes", "batch_size", "sa
 
 def render(target: str, points: Sequence[Point], form: str) -> str:
     """The frontier in one of FORMATS."""
-    kept = unbeaten(points)
-    turning = turning_point(kept)
+    front = unbeaten(points)
+    turning = turning_point(front)
     rivals = [point for point in points if point.is_rival]
     if form == "json":
         document = {
             "format": "tofu-frontier",
             "version": 1,
             "target": target,
-            "workers": kept[0].plan.workers,
+            "workers": front[0].plan.workers,
             "complete": any(point.is_proven for point in points),
             "frontier": [
                 {**_record(point, turning), "changes": changed(before, point) if before else ""}
-                for before, point in zip([None, *kept], kept)
+                for before, point in zip([None, *front], front)
             ],
             "rivals": [_record(point, None) for point in rivals],
         }
         return json.dumps(document, indent=1) + "\n"
     if form == "csv":
-        records = [{**_record(p, turning), "rival": p.is_rival} for p in [*kept, *rivals]]
+        records = [{**_record(p, turning), "rival": p.is_rival} for p in [*front, *rivals]]
         return csv_table(list(records[0]), records)
     if form == "svg":
-        return draw(target, kept, rivals, turning)
-    header, rows = _rows(kept, rivals, turning)
+        return draw(target, front, rivals, turning)
+    header, rows = _rows(front, rivals, turning)
     if form == "html":
-        picture = draw("", kept, rivals, turning)
+        picture = draw("", front, rivals, turning)
         numbers = range(len(header) - 1)
-        changes = ["", *map(changed, kept, kept[1:]), *["shown to compare"] * len(rivals)]
+        changes = ["", *map(changed, front, front[1:]), *["shown to compare"] * len(rivals)]
         rows = [(*row, change) for row, change in zip(rows, changes)]
         header = (*header, "changes against the plan above")
         return html_page(
-            f"Frontier of {target}", header, rows, right=numbers, lead=[_lead(kept, points)],
+            f"Frontier of {target}", header, rows, right=numbers, lead=[_lead(front, points)],
             picture=picture, notes=[_CUTS],
         )  # fmt: skip
     lines = table(header, rows, right=(0, 1, 2))
@@ -221,14 +221,14 @@ _CUTS = (
 )
 
 
-def _lead(kept: Sequence[Point], points: Sequence[Point]) -> str:
+def _lead(front: Sequence[Point], points: Sequence[Point]) -> str:
     """The first sentence of the page."""
-    ends = [(format_bytes(point.held_bytes), _cost_text(point)) for point in (kept[0], kept[-1])]
-    over = f"over {kept[0].plan.workers} workers"
+    ends = [(format_bytes(point.held_bytes), _cost_text(point)) for point in (front[0], front[-1])]
+    over = f"over {front[0].plan.workers} workers"
     sentence = f"One plan {over} has the least of both: {ends[0][0]} on a worker and {ends[0][1]}."
-    if len(kept) > 1:
+    if len(front) > 1:
         sentence = (
-            f"{len(kept)} plans {over}, each of which holds less or costs less than any other: "
+            f"{len(front)} plans {over}, each of which holds less or costs less than any other: "
             f"from {ends[0][0]} on a worker and {ends[0][1]} to {ends[1][0]} and {ends[1][1]}."
         )
     is_complete = any(point.is_proven for point in points)
@@ -253,12 +253,12 @@ def _record(point: Point, turning: Optional[Point]) -> dict[str, Any]:
 
 
 def _rows(
-    kept: Sequence[Point], rivals: Sequence[Point], turning: Optional[Point]
+    front: Sequence[Point], rivals: Sequence[Point], turning: Optional[Point]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    is_timed = kept[0].step_seconds is not None
+    is_timed = front[0].step_seconds is not None
     header = ("a worker holds", "communicated", *(["a step takes"] if is_timed else []), "plan")
     rows = []
-    for point in [*kept, *rivals]:
+    for point in [*front, *rivals]:
         seconds = [format_seconds(point.step_seconds)] if point.step_seconds is not None else []
         name = point.name + (" (turning point)" if point is turning else "")
         held, moved = format_bytes(point.held_bytes), format_bytes(point.plan.total_bytes)

@@ -27,8 +27,8 @@ def models_command(form: str) -> None:
         click.echo(json.dumps(document, indent=1))
         return
     rows = [
-        (each["name"], str(each["batch_size"]), _shapes(each["inputs"]), _shape(each["label"]))
-        for each in records
+        (model["name"], str(model["batch_size"]), _shapes(model["inputs"]), _shape(model["label"]))
+        for model in records
     ]
     if form == "csv":
         click.echo(csv_table(_COLUMNS, (dict(zip(_COLUMNS, row)) for row in rows)), nl=False)

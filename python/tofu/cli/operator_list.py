@@ -70,8 +70,8 @@ def _markdown(operators: Sequence[Document]) -> str:
         "| --- | --: | --: | --: | --: |",
     ]
     for kind in CLASSES:
-        own = [o for o in operators if o["class"] == kind]
-        numbers = [len(own), *(sum(map(bool, field)) for field in _fields(own))]
+        members = [o for o in operators if o["class"] == kind]
+        numbers = [len(members), *(sum(map(bool, field)) for field in _fields(members))]
         lines.append(f"| {kind} | {' | '.join(map(str, numbers))} |")
     lines += [
         "",

@@ -38,24 +38,24 @@ def operator_text(name: str, operators: Sequence[Document]) -> str:
         ConfigError: there is no such operator.
     """
     cases = cases_by_operator()
-    known = {alias: o for o in operators for alias in (o["name"], *o["aliases"])}
-    document = known.get(name)
-    own = document["name"] if document is not None else name
-    description = lookup(own)
+    by_name = {alias: o for o in operators for alias in (o["name"], *o["aliases"])}
+    document = by_name.get(name)
+    canonical = document["name"] if document is not None else name
+    description = lookup(canonical)
     if description is None:
         if document is None:
-            near = difflib.get_close_matches(name, known, n=3)
+            near = difflib.get_close_matches(name, by_name, n=3)
             raise ConfigError(
                 f"tofu ops {name}: MXNet has no such operator"
                 + (f"; did you mean {', '.join(near)}?" if near else "; tofu ops lists all")
             )
         return (
-            f"{own}: {document['class']}; {document['reason']}\n"
+            f"{canonical}: {document['class']}; {document['reason']}\n"
             "Every worker computes it whole. A description would let it be split if it can be "
             "(docs/own-operators.md).\n"
         )
-    lines = [_head(own, document, description.location), "", description.source.text(), ""]
-    calls = [(case, call) for case in cases.get(own, []) for call in [call_of(case)] if call]
+    lines = [_head(canonical, document, description.location), "", description.source.text(), ""]
+    calls = [(case, call) for case in cases.get(canonical, []) for call in [call_of(case)] if call]
     analyses = []
     for case, call in calls:
         analysis = analyze(description, call.ins, call.outs, attributes=call.attrs)
@@ -107,7 +107,7 @@ def _words(extent: Extent, analysis: Analysis) -> str:
 
 def used_text(problems: Sequence[Problem], operators: Sequence[Document]) -> str:
     """The operators of training graphs, and which of them are described."""
-    known = {alias: o for o in operators for alias in (o["name"], *o["aliases"])}
+    by_name = {alias: o for o in operators for alias in (o["name"], *o["aliases"])}
     uses = Counter(
         described_name(node.op, node.attrs)[0]
         for problem in problems
@@ -118,7 +118,7 @@ def used_text(problems: Sequence[Problem], operators: Sequence[Document]) -> str
     for name, count in sorted(uses.items(), key=lambda each: (-each[1], each[0])):
         is_described = lookup(name) is not None
         missing += not is_described
-        document = known.get(name)
+        document = by_name.get(name)
         kind = document["class"] if document is not None else "yours"
         reason = "" if document is None else document["reason"] or ""
         state = "described" if is_described else reason or "not described"

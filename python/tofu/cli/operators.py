@@ -156,7 +156,7 @@ def suggest(
     pairs = [text.partition("=") for text in attrs]
     if not all(sign for _, sign, _ in pairs):
         raise ConfigError(f"--attr {', '.join(attrs)}: expected NAME=VALUE")
-    given = {name: value for name, _, value in pairs}
+    attributes = {name: value for name, _, value in pairs}
     check_mxnet("tofu suggest", load=False)
 
     def run() -> None:
@@ -164,7 +164,7 @@ def suggest(
         from tofu.verify.find.suggest import parse_input, suggestion
 
         inputs = [parse_input(text) for text in shapes]
-        click.echo(suggestion(operator, inputs, given, dtype=dtype, seed=seed), nl=False)
+        click.echo(suggestion(operator, inputs, attributes, dtype=dtype, seed=seed), nl=False)
 
     isolated(
         run,

@@ -166,8 +166,8 @@ allow_replication_option = click.option(
 def _use_files(context: click.Context, parameter: click.Parameter, files: tuple[str, ...]) -> None:
     """Let this process and those it starts load the files."""
     if files:
-        given = [os.environ.get("TOFU_DESCRIBE", ""), *map(os.path.abspath, files)]
-        os.environ["TOFU_DESCRIBE"] = os.pathsep.join(filter(None, given))
+        paths = [os.environ.get("TOFU_DESCRIBE", ""), *map(os.path.abspath, files)]
+        os.environ["TOFU_DESCRIBE"] = os.pathsep.join(filter(None, paths))
         Config.from_environment()
 
 
@@ -261,7 +261,7 @@ def tell_misplaced(context: click.Context, target: str, args: Sequence[str]) -> 
     """
     if _SEPARATED in context.meta:
         return
-    own = {
+    option_names = {
         name: option.name
         for option in context.command.params
         if isinstance(option, click.Option)
@@ -270,7 +270,7 @@ def tell_misplaced(context: click.Context, target: str, args: Sequence[str]) -> 
     misplaced = [
         arg
         for arg in args
-        for option in [own.get(arg.partition("=")[0])]
+        for option in [option_names.get(arg.partition("=")[0])]
         if arg.startswith("--") and option is not None and not _is_given(context, option)
     ]
     if misplaced:
@@ -346,9 +346,9 @@ def set_variables(
     if allow_replication:
         os.environ["TOFU_REPLICATION"] = "1"
     if pins or pin_file:
-        kept = read_pins(Path(pin_file), "--pins") if pin_file else ()
-        given = [*map(_pin_text, kept), *pins]
-        os.environ["TOFU_PINS"] = " ".join(map(_pin_text, parse_pins(given, "--pin")))
+        file_pins = read_pins(Path(pin_file), "--pins") if pin_file else ()
+        pin_texts = [*map(_pin_text, file_pins), *pins]
+        os.environ["TOFU_PINS"] = " ".join(map(_pin_text, parse_pins(pin_texts, "--pin")))
 
 
 def _pin_text(pin: tuple[str, tuple[int, ...]]) -> str:
@@ -356,8 +356,8 @@ def _pin_text(pin: tuple[str, tuple[int, ...]]) -> str:
     return f"{pin[0].replace(' ', '')}={','.join(map(str, pin[1]))}"
 
 
-def switch_on(**given: Any) -> Config:
+def switch_on(**settings: Any) -> Config:
     """Set variables as ``set_variables`` does, and enable tofu."""
-    set_variables(**given)
+    set_variables(**settings)
     os.environ["MXNET_GRAPH_PASS"] = "tofu"
     return Config.from_environment()

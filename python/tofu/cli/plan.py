@@ -62,7 +62,7 @@ __all__ = ["plan"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class CommandLine:
     """The command line: each attribute is the option or argument of this name, or its default."""
 
     workers: Optional[str]
@@ -204,47 +204,47 @@ def plan(**options: Any) -> None:
     tofu models lists, such as wresnet-152-10. With --mesh: MODULE:FUNCTION returns a
     module of PyTorch and its inputs, FILE.pt2 is a program that torch.export saved.
     """
-    given = Given(**options)
-    if given.mesh is not None or is_module(given.target):
-        _plan_module(given)
+    line = CommandLine(**options)
+    if line.mesh is not None or is_module(line.target):
+        _plan_module(line)
         return
     context = click.get_current_context()
-    _check(given, context)
-    config = _configure(given)
-    find = _finder(given)
-    wish = Wish.of(config, time_limit_s=given.time_limit, exact=given.memory != ESTIMATE)
-    output = _output(given, wish, _command(context))
+    _check(line, context)
+    config = _configure(line)
+    find = _finder(line)
+    wish = Wish.of(config, time_limit_s=line.time_limit, exact=line.memory != ESTIMATE)
+    output = _output(line, wish, _command(context))
 
     def run() -> None:
-        plan_and_print(_chosen(find(), given.graph, given.target), wish, output)
+        plan_and_print(_chosen(find(), line.graph, line.target), wish, output)
 
-    if given.is_symbol:
+    if line.is_symbol:
         isolated(
             run,
-            f"{given.target}: MXNet crashed on it ({{}}); the file may be damaged: export it again "
+            f"{line.target}: MXNet crashed on it ({{}}); the file may be damaged: export it again "
             "with block.export or symbol.save",
         )
     else:
         run()
 
 
-def _plan_module(given: Given) -> None:
+def _plan_module(line: CommandLine) -> None:
     """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
-    set_variables(**_search_options(given), **_memory_options(given))
+    set_variables(**_search_options(line), **_memory_options(line))
     check_options(click.get_current_context(), _NOT_OF_MODULES)
-    if given.mesh is None:
-        raise ConfigError(f"tofu plan {given.target}: give the devices, such as --mesh 2,4")
-    if not is_module(given.target):
+    if line.mesh is None:
+        raise ConfigError(f"tofu plan {line.target}: give the devices, such as --mesh 2,4")
+    if not is_module(line.target):
         raise ConfigError(
-            f"tofu plan --mesh: {given.target}: expected package.module:function or FILE.pt2"
+            f"tofu plan --mesh: {line.target}: expected package.module:function or FILE.pt2"
         )
-    wish = Wish.of(Config.from_environment(), time_limit_s=given.time_limit)
+    wish = Wish.of(Config.from_environment(), time_limit_s=line.time_limit)
     plan_module(
-        given.target,
-        parse_mesh(given.mesh),
-        optimizer=given.update,
+        line.target,
+        parse_mesh(line.mesh),
+        optimizer=line.update,
         wish=wish,
-        output=_output(given, wish, _command(click.get_current_context())),
+        output=_output(line, wish, _command(click.get_current_context())),
     )
 
 
@@ -254,111 +254,109 @@ _NOT_OF_MODULES = (
 )  # fmt: skip
 
 
-def _check(given: Given, context: click.Context) -> None:
+def _check(line: CommandLine, context: click.Context) -> None:
     """Raise ConfigError for options that do not fit the target, or each other."""
-    if given.form == "python":
+    if line.form == "python":
         raise ConfigError("tofu plan: --format python is only for a module of PyTorch, with --mesh")
-    _check_target(given)
+    _check_target(line)
     if context.get_parameter_source("optimizer") is ParameterSource.COMMANDLINE:
-        _check_optimizer(given)
-    tell_misplaced(context, given.target, given.args)
-    if given.save is not None:
-        plan_file.check_target(Path(given.save))
+        _check_optimizer(line)
+    tell_misplaced(context, line.target, line.args)
+    if line.save is not None:
+        plan_file.check_target(Path(line.save))
 
 
-def _check_target(given: Given) -> None:
+def _check_target(line: CommandLine) -> None:
     """Raise ConfigError for a missing file, and for options of another kind of target."""
-    target = given.target
-    if not given.is_model:
+    target = line.target
+    if not line.is_model:
         check_script(target)
-        if given.batch_size is not None:
+        if line.batch_size is not None:
             raise ConfigError(f"tofu plan {target}: --batch-size is only for a model's name")
-    if given.args and (given.is_model or given.is_symbol):
-        raise ConfigError(f"tofu plan: {given.args[0]!r} after {target}: expected options only")
-    if (given.shapes or given.dtypes or given.inputs or given.predict) and not given.is_symbol:
-        what = "model" if given.is_model else "script"
+    if line.args and (line.is_model or line.is_symbol):
+        raise ConfigError(f"tofu plan: {line.args[0]!r} after {target}: expected options only")
+    if (line.shapes or line.dtypes or line.inputs or line.predict) and not line.is_symbol:
+        what = "model" if line.is_model else "script"
         raise ConfigError(
             f"tofu plan {target}: --shape, --dtype, --input and --predict are only for a symbol "
             f"file (SYMBOL.json); a {what} has its own shapes"
         )
 
 
-def _check_optimizer(given: Given) -> None:
+def _check_optimizer(line: CommandLine) -> None:
     """Raise ConfigError if --optimizer would have no effect."""
-    if not (given.is_model or given.is_symbol):
+    if not (line.is_model or line.is_symbol):
         raise ConfigError(
-            f"tofu plan {given.target}: --optimizer is only for a symbol file or a model; a script "
+            f"tofu plan {line.target}: --optimizer is only for a symbol file or a model; a script "
             "has its own gluon.Trainer"
         )
-    if given.predict:
+    if line.predict:
         raise ConfigError("tofu plan: --predict plans no update; leave out --optimizer")
 
 
-def _configure(given: Given) -> Config:
+def _configure(line: CommandLine) -> Config:
     """Set the variables that configure tofu. Raises ConfigError for invalid values."""
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     return switch_on(
-        **_search_options(given),
-        **_memory_options(given),
-        fetch=given.fetch,
-        keep_fetched=given.keep_fetched,
-        workers=given.workers,
-        device=given.device,
-        log=given.log,
+        **_search_options(line),
+        **_memory_options(line),
+        fetch=line.fetch,
+        keep_fetched=line.keep_fetched,
+        workers=line.workers,
+        device=line.device,
+        log=line.log,
     )
 
 
-def _search_options(given: Given) -> dict[str, Any]:
+def _search_options(line: CommandLine) -> dict[str, Any]:
     names = ("search", "pins", "pin_file", "allow_replication", "objective", "machine")
-    return {name: getattr(given, name) for name in names}
+    return {name: getattr(line, name) for name in names}
 
 
-def _memory_options(given: Given) -> dict[str, Any]:
-    memory = None if given.memory in (EXACT, ESTIMATE) else given.memory
-    return {"memory": memory, "recompute": given.recompute}
+def _memory_options(line: CommandLine) -> dict[str, Any]:
+    memory = None if line.memory in (EXACT, ESTIMATE) else line.memory
+    return {"memory": memory, "recompute": line.recompute}
 
 
-def _finder(given: Given) -> Callable[[], Sequence[Problem]]:
+def _finder(line: CommandLine) -> Callable[[], Sequence[Problem]]:
     """Returns a function that builds the graphs of a model, a symbol file or a script."""
-    if given.is_model:
-        return lambda: [
-            from_model(given.target, batch_size=given.batch_size, optimizer=given.update)
-        ]
-    path = Path(given.target)
-    if not given.is_symbol:
-        return functools.partial(graphs_of_script, path, given.args)
+    if line.is_model:
+        return lambda: [from_model(line.target, batch_size=line.batch_size, optimizer=line.update)]
+    path = Path(line.target)
+    if not line.is_symbol:
+        return functools.partial(graphs_of_script, path, line.args)
     request = SymbolRequest.parse(
         path,
-        shapes=given.shapes,
-        dtypes=given.dtypes,
-        inputs=given.inputs,
-        optimizer=given.update,
-        predict=given.predict,
+        shapes=line.shapes,
+        dtypes=line.dtypes,
+        inputs=line.inputs,
+        optimizer=line.update,
+        predict=line.predict,
     )
     check_symbol_text(path)
     check_mxnet("tofu plan", load=False)
     return lambda: [from_symbol(request)]
 
 
-def _output(given: Given, wish: Wish, command: tuple[str, str]) -> Output:
+def _output(line: CommandLine, wish: Wish, command: tuple[str, str]) -> Output:
     """Returns the options for printing the plan. Raises ConfigError for --peak of an estimate."""
     step = None
-    if given.measured is not None:
-        if given.form != "html" or not wish.options.machine:
+    if line.measured is not None:
+        if line.form != "html" or not wish.options.machine:
             raise ConfigError("--measured is for a page: give --format html and --machine, too")
-        measured = read_measured(Path(given.measured))
+        measured = read_measured(Path(line.measured))
         step = functools.partial(
             step_section, machine=wish.options.machine, fetch=wish.fetch, measured=measured
         )
-    if given.peak and not wish.exact:
+    if line.peak and not wish.exact:
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
     return Output(
-        given.form,
-        given.everything,
-        given.layers,
-        given.peak,
-        given.explain,
-        Path(given.save) if given.save else None,
+        line.form,
+        line.everything,
+        line.layers,
+        line.peak,
+        line.explain,
+        Path(line.save) if line.save else None,
         command,
         step,
     )
@@ -386,8 +384,8 @@ def _command(context: click.Context) -> tuple[str, str]:
     words = ["tofu", "plan"]
     for option in context.command.params:
         name = option.name or ""
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if not given or name not in _AGAIN:
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not is_given or name not in _AGAIN:
             continue
         value = context.params[name]
         for each in value if isinstance(value, tuple) else (value,):

@@ -80,14 +80,14 @@ def plan_and_print(problems: Sequence[Problem], wish: Wish, output: Output) -> N
     pins = _shared_out(problems, wish.options)
     texts: list[str] = []
     plans: list[Plan] = []
-    known: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
+    plan_of: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
     for number, problem in enumerate(problems):
         pinned = dataclasses.replace(wish.options, pins=pins[number])
-        own = dataclasses.replace(wish, options=_following(problem, pinned, known))
-        taken = _taken_bytes(problem, plans)
-        problem, plan = plan_problem(problem, own, taken_bytes=taken)
+        graph_wish = dataclasses.replace(wish, options=_following(problem, pinned, plan_of))
+        taken_bytes = _taken_bytes(problem, plans)
+        problem, plan = plan_problem(problem, graph_wish, taken_bytes=taken_bytes)
         plans.append(plan)
-        known.update({name: plan for name in _parameters(problem) if name not in known})
+        plan_of.update({name: plan for name in _parameters(problem) if name not in plan_of})
         names = explained_in(problem, output.explain, explained[number])
         texts.append(_told(problem, plan, names, wish, output))
     if len(problems) == 1:
@@ -105,14 +105,14 @@ def plan_and_print(problems: Sequence[Problem], wish: Wish, output: Output) -> N
 
 def _taken_bytes(problem: Problem, others: Sequence[Plan]) -> int:
     """Bytes that earlier graphs hold in a run, except for shared parameters."""
-    own = set(_parameters(problem))
-    taken = 0
-    for other in others:
-        size = held_bytes(other)
-        if own & {tensor.name for tensor in other.tensors}:
-            size -= sum(other.bytes_per_worker.get(kind, 0) for kind in _OF_PARAMETERS)
-        taken += size
-    return taken
+    parameters = set(_parameters(problem))
+    total = 0
+    for plan in others:
+        size = held_bytes(plan)
+        if parameters & {tensor.name for tensor in plan.tensors}:
+            size -= sum(plan.bytes_per_worker.get(kind, 0) for kind in _OF_PARAMETERS)
+        total += size
+    return total
 
 
 def listed(problems: Sequence[Problem]) -> str:
@@ -131,15 +131,15 @@ def _shared_out(
 
 
 def _following(
-    problem: Problem, options: SearchOptions, known: Mapping[str, Plan]
+    problem: Problem, options: SearchOptions, plan_of: Mapping[str, Plan]
 ) -> SearchOptions:
     """The options for a graph whose parameters may have tiles already, as in a run."""
-    tiled = [name for name in _parameters(problem) if name in known]
+    tiled = [name for name in _parameters(problem) if name in plan_of]
     if not tiled:
         return options
-    tiles = tuple((name, known[name].tensor(name).cuts) for name in tiled)
+    tiles = tuple((name, plan_of[name].tensor(name).cuts) for name in tiled)
     others = tuple(pin for pin in options.pins if pin[0] not in tiled)
-    return dataclasses.replace(options, pins=(*others, *tiles), parts=known[tiled[0]].parts)
+    return dataclasses.replace(options, pins=(*others, *tiles), parts=plan_of[tiled[0]].parts)
 
 
 def _parameters(problem: Problem) -> list[str]:
@@ -165,8 +165,8 @@ def _told(
     if output.explain and not explanations and output.form == "text":
         return ""  # another graph has those names
     if wish.exact and plan.memory != EXACT:
-        kept = wish.options.keep_fetched_bytes or 0
-        plan = with_memory(problem, plan, wish.fetch, keep_fetched_bytes=kept)
+        kept_bytes = wish.options.keep_fetched_bytes or 0
+        plan = with_memory(problem, plan, wish.fetch, keep_fetched_bytes=kept_bytes)
     step = output.step(problem, plan) if output.step is not None else None
     if output.form != "json":
         plan = _with_names(problem, plan)

@@ -86,8 +86,8 @@ def run_processes(
         "DMLC_NUM_WORKER": str(count),
         "DMLC_NUM_SERVER": str(servers),
     }
-    own = [{"TOFU_WORKERS": number} for number in workers] or [{}] * count
-    environs = _with_gpus([{**common, **each} for each in own])
+    overrides = [{"TOFU_WORKERS": number} for number in workers] or [{}] * count
+    environs = _with_gpus([{**common, **each} for each in overrides])
     # The launcher ends what waits too long, and a script may prepare its data for long.
     patient = {**common, "TOFU_TIMEOUT": "0"}
     with _Group() as group:
@@ -152,20 +152,20 @@ class _Group:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for each in self._processes:
-            if each.process.poll() is None:
-                each.process.terminate()
+        for child in self._processes:
+            if child.process.poll() is None:
+                child.process.terminate()
         until = time.monotonic() + _END_S
-        for each in self._processes:
+        for child in self._processes:
             try:
-                each.process.wait(max(0.0, until - time.monotonic()))
+                child.process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
-                each.process.kill()
-                each.process.wait()
-            each.read_rank()
-            if each.ranks is not None:
-                os.close(each.ranks)
-                each.ranks = None
+                child.process.kill()
+                child.process.wait()
+            child.read_rank()
+            if child.ranks is not None:
+                os.close(child.ranks)
+                child.ranks = None
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
@@ -176,15 +176,15 @@ class _Group:
 
     def start_worker(self, line: Sequence[str], environ: Mapping[str, str]) -> None:
         """Start a worker process, which will tell its rank."""
-        ranks, told = os.pipe()
+        ranks, write_end = os.pipe()
         os.set_blocking(ranks, False)
         process = subprocess.Popen(
             line,
-            env={**environ, server_process.RANK_PIPE: str(told)},
-            pass_fds=[told],
+            env={**environ, server_process.RANK_PIPE: str(write_end)},
+            pass_fds=[write_end],
             preexec_fn=_ending_with(os.getpid()),
         )
-        os.close(told)
+        os.close(write_end)
         self._processes.append(_Process("worker", process, ranks))
 
     def has_ranks(self) -> bool:
@@ -203,18 +203,18 @@ class _Group:
             time.sleep(_POLL_S)
         # The parameter server ends when all workers have said goodbye.
         until = time.monotonic() + _END_S
-        for each in self._processes:
+        for child in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                each.process.wait(max(0.0, until - time.monotonic()))
+                child.process.wait(max(0.0, until - time.monotonic()))
         return 0
 
 
 def _tell(failed: Mapping[_Process, int]) -> int:
     """Say which processes have failed; the exit status. A signal comes first: it is no effect."""
     cause, *effects = sorted(failed, key=lambda each: failed[each] > 0)
-    told = [f"{each.name} {_describe(failed[each])}" for each in (cause, *effects)]
-    rest = f" ({', '.join(told[1:])})" if effects else ""
-    click.echo(f"tofu: {told[0]}; ending the others{rest}", err=True)
+    failures = [f"{each.name} {_describe(failed[each])}" for each in (cause, *effects)]
+    rest = f" ({', '.join(failures[1:])})" if effects else ""
+    click.echo(f"tofu: {failures[0]}; ending the others{rest}", err=True)
     status = failed[cause]
     return status if status > 0 else 128 - status
 
@@ -263,8 +263,8 @@ def _with_gpus(environs: Sequence[dict[str, str]]) -> list[dict[str, str]]:
         )
     rest = iter(gpus)
     return [
-        {**each, "CUDA_VISIBLE_DEVICES": ",".join(itertools.islice(rest, number))}
-        for each, number in zip(environs, numbers)
+        {**env, "CUDA_VISIBLE_DEVICES": ",".join(itertools.islice(rest, number))}
+        for env, number in zip(environs, numbers)
     ]
 
 

@@ -123,8 +123,8 @@ def _one_each(first: str, second: str, workers: Optional[int]) -> tuple[Plan, Pl
 
 def _only(plan: Plan, patterns: tuple[str, ...], path: str) -> Plan:
     """A plan with only the tensors and operators whose names fit. Raises ConfigError for none."""
-    known = dict.fromkeys([*(t.name for t in plan.tensors), *(o.node for o in plan.operators)])
-    fitting = {name for pattern in patterns for name in matching(pattern, known)}
+    names = dict.fromkeys([*(t.name for t in plan.tensors), *(o.node for o in plan.operators)])
+    fitting = {name for pattern in patterns for name in matching(pattern, names)}
 
     def fits(name: str) -> bool:
         return name in fitting

@@ -84,7 +84,7 @@ def simulate(
     form: str,
     target: str,
     args: tuple[str, ...],
-    **given: Any,
+    **settings: Any,
 ) -> None:
     """Simulate a training step on a machine.
 
@@ -95,7 +95,7 @@ def simulate(
     """
     if mesh is not None or is_module(target):
         check_options(click.get_current_context(), _NOT_OF_MODULES)
-        set_variables(machine=machine, **given)
+        set_variables(machine=machine, **settings)
         chosen = Config.from_environment()
         options = SearchOptions(
             chosen.search,
@@ -124,7 +124,7 @@ def simulate(
     # Nothing runs, so there may be fewer GPUs here than workers.
     if workers is None and described.is_gpu:
         workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
-    config = switch_on(machine=machine, workers=workers, device="cpu", plan=plan, **given)
+    config = switch_on(machine=machine, workers=workers, device="cpu", plan=plan, **settings)
     count = default_workers(config)
     check_devices(count, described)
     if saved is not None:
@@ -163,10 +163,10 @@ def simulate(
 _NOT_OF_MODULES = ("workers", "plan", "fetch", "describe", "shapes", "batch_size")
 
 
-def _batch_size(target: str, given: Optional[int], problem: Problem) -> int:
+def _batch_size(target: str, size: Optional[int], problem: Problem) -> int:
     from tofu import models
 
-    return given or (models.find(target).batch_size if names_model(target) else batch_of(problem))
+    return size or (models.find(target).batch_size if names_model(target) else batch_of(problem))
 
 
 def _update(optimizer: str) -> Optional[str]:

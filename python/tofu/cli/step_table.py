@@ -83,10 +83,10 @@ def step_section(
     )
     shares = predicted(simulation, problem.table).shares
     rows = [_row("a step", simulation.step_seconds * 1e6, measured["step_us"])]
-    for number, (share, own) in enumerate(zip(shares, measured["workers"])):
+    for number, (share, measured_us) in enumerate(zip(shares, measured["workers"])):
         times = share.computation, share.fetch, share.waiting
         rows += [
-            _row(f"worker {number} {activity}", microseconds, own[key])
+            _row(f"worker {number} {activity}", microseconds, measured_us[key])
             for (activity, key), microseconds in zip(_ACTIVITIES, times)
         ]
     steps = f"{measured['steps']} step{'s' * (measured['steps'] != 1)}"

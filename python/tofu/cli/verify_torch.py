@@ -41,8 +41,8 @@ def verify_modules(targets: Sequence[str], seed: int) -> bool:
     false: list[str] = []
     for name in targets or models.SMALL:
         torch.manual_seed(seed)
-        own = name in models.SMALL
-        model, *inputs = models.MODELS[name](torch.float64) if own else loading.load(name)
+        is_model = name in models.SMALL
+        model, *inputs = models.MODELS[name](torch.float64) if is_model else loading.load(name)
         report = verify.verify_module(model, *inputs)
         click.echo(
             f"{name}: {report.calls} calls, {report.described} described, {report.strategies} "

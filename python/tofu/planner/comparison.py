@@ -112,22 +112,24 @@ def advice(alternatives: Sequence[Alternative]) -> list[str]:
     """Draw conclusions on replication and the number of workers, one line each."""
     lines = []
     first = [
-        each
-        for each in alternatives
-        if each.mode == MODES[0] and each.plan is not None and each.objective == OBJECTIVES[0]
+        alternative
+        for alternative in alternatives
+        if alternative.mode == MODES[0]
+        and alternative.plan is not None
+        and alternative.objective == OBJECTIVES[0]
     ]
     if len({each.mesh for each in first}) > len({each.workers for each in first}):
         return []  # later lines compare numbers of workers, not meshes
     best = {(each.workers, each.replication): each for each in first}
-    for (count, whole), each in best.items():
-        other = best.get((count, True))
-        if whole or other is None or each.plan is None or other.plan is None:
+    for (count, whole), alternative in best.items():
+        replicated = best.get((count, True))
+        if whole or replicated is None or alternative.plan is None or replicated.plan is None:
             continue
-        before, after = each.plan.total_bytes, other.plan.total_bytes
+        before, after = alternative.plan.total_bytes, replicated.plan.total_bytes
         if after < _PAYS * before:
             lines.append(
                 f"{count} workers: --allow-replication cuts {format_bytes(before)} to "
-                f"{format_bytes(after)}; a worker {_then_holds(each, other)}"
+                f"{format_bytes(after)}; a worker {_then_holds(alternative, replicated)}"
             )
     return (
         lines + _workers_advice(best) + _objective_advice(alternatives) + _time_advice(alternatives)
@@ -137,35 +139,35 @@ def advice(alternatives: Sequence[Alternative]) -> list[str]:
 def _objective_advice(alternatives: Sequence[Alternative]) -> list[str]:
     """Lines on plans for time that are predicted to be clearly faster than those for bytes."""
     by_bytes = {
-        (each.workers, each.mode, each.replication): each
-        for each in alternatives
-        if each.objective == "bytes"
+        (alternative.workers, alternative.mode, alternative.replication): alternative
+        for alternative in alternatives
+        if alternative.objective == "bytes"
     }
     pairs = []
     for timed in alternatives:
-        other = by_bytes.get((timed.workers, timed.mode, timed.replication))
-        if timed.objective == "time" and other is not None:
-            pairs.append((other, timed))
-    lines = [line for other, timed in pairs if (line := _saved(other, timed))]
+        for_bytes = by_bytes.get((timed.workers, timed.mode, timed.replication))
+        if timed.objective == "time" and for_bytes is not None:
+            pairs.append((for_bytes, timed))
+    lines = [line for for_bytes, timed in pairs if (line := _saved(for_bytes, timed))]
     if pairs and not lines:
         lines = ["--objective time: no plan is predicted to be more than a tenth faster"]
     return lines
 
 
-def _saved(other: Alternative, timed: Alternative) -> str:
+def _saved(for_bytes: Alternative, timed: Alternative) -> str:
     """A line on the savings of a plan for time over the one for bytes; "" if too small."""
-    if timed.step_seconds is None or other.step_seconds is None:
+    if timed.step_seconds is None or for_bytes.step_seconds is None:
         return ""
-    if timed.plan is None or other.plan is None:
+    if timed.plan is None or for_bytes.plan is None:
         return ""
-    if timed.step_seconds >= _PAYS * other.step_seconds:
+    if timed.step_seconds >= _PAYS * for_bytes.step_seconds:
         return ""
     whole = " with --allow-replication" if timed.replication else ""
     return (
         f"{timed.workers} workers, {timed.mode}{whole}: --objective time cuts a step from "
-        f"{format_seconds(other.step_seconds)} to {format_seconds(timed.step_seconds)}, and "
+        f"{format_seconds(for_bytes.step_seconds)} to {format_seconds(timed.step_seconds)}, and "
         f"communicates {format_bytes(timed.plan.total_bytes)} instead of "
-        f"{format_bytes(other.plan.total_bytes)}"
+        f"{format_bytes(for_bytes.plan.total_bytes)}"
     )
 
 
@@ -203,21 +205,21 @@ def _workers_advice(best: dict[tuple[int, bool], Alternative]) -> list[str]:
             "dimension for so many parts"
             + (f"; {' or '.join(map(str, good))} workers divide them" if good else "")
         )
-    for each in whole:
+    for fewer in whole:
         larger = [
-            other
-            for other in whole
-            if other.workers > each.workers
-            and other.plan is not None
-            and each.plan is not None
-            and other.plan.total_bytes <= each.plan.total_bytes
-            and other.memory_bytes < each.memory_bytes
-            and other.whole_share < _MOSTLY_WHOLE
+            more
+            for more in whole
+            if more.workers > fewer.workers
+            and more.plan is not None
+            and fewer.plan is not None
+            and more.plan.total_bytes <= fewer.plan.total_bytes
+            and more.memory_bytes < fewer.memory_bytes
+            and more.whole_share < _MOSTLY_WHOLE
         ]
-        if larger and each.workers not in bad:
-            most = max(larger, key=lambda other: other.workers)
+        if larger and fewer.workers not in bad:
+            most = max(larger, key=lambda more: more.workers)
             lines.append(
-                f"{most.workers} workers communicate no more than {each.workers}, and each holds "
-                f"{format_bytes(most.memory_bytes)} instead of {format_bytes(each.memory_bytes)}"
+                f"{most.workers} workers communicate no more than {fewer.workers}, and each holds "
+                f"{format_bytes(most.memory_bytes)} instead of {format_bytes(fewer.memory_bytes)}"
             )
     return lines

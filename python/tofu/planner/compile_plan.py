@@ -150,6 +150,6 @@ def compile_graph(
         PlanError: a pin does not fit the graph.
     """
     problem = Problem("", table, workers, refine, fixed=fixed or {}, saved=saved)
-    found = search(problem, options, simulated=False, dump_dir=dump_dir)
-    kept = found.options.keep_fetched_bytes or 0
-    return compile_plan(found.plan, keep_fetched_bytes=kept, dump_dir=dump_dir, **choices)
+    searched = search(problem, options, simulated=False, dump_dir=dump_dir)
+    kept_bytes = searched.options.keep_fetched_bytes or 0
+    return compile_plan(searched.plan, keep_fetched_bytes=kept_bytes, dump_dir=dump_dir, **choices)

@@ -19,9 +19,9 @@ def dumper(directory: Optional[Path]) -> Optional[OnPass]:
     directory.mkdir(parents=True, exist_ok=True)
 
     def on_pass(name: str, text: str) -> None:
-        taken = (int(path.name.split("-", 1)[0]) for path in directory.glob("[0-9]*-*.txt"))
+        numbers = (int(path.name.split("-", 1)[0]) for path in directory.glob("[0-9]*-*.txt"))
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        path = directory / f"{max(taken, default=0) + 1:03d}-{slug}.txt"
+        path = directory / f"{max(numbers, default=0) + 1:03d}-{slug}.txt"
         path.write_text(text, encoding="utf-8")
 
     return on_pass

@@ -85,23 +85,23 @@ def frontier(
         recompute: whether activations may also be computed again in the backward pass.
     """
     measure = measure or Measure()
-    known: deque[dict[str, Any]] = deque()
+    figures: deque[dict[str, Any]] = deque()
 
     def trials() -> Iterator[Union[Trial, Found]]:
-        for each, more in _plans(problem, options, limits, measure):
-            known.append(more)
-            yield each
+        for planned, more in _plans(problem, options, limits, measure):
+            figures.append(more)
+            yield planned
         for trial in _recomputing(problem, options) if recompute else ():
-            known.append({})
+            figures.append({})
             yield trial
         others = rivals or {}
         for number, (name, chosen) in enumerate(others.items(), 1):
-            known.append({"is_rival": True})
+            figures.append({"is_rival": True})
             place = f"{name} (rival {number} of {len(others)})"
             yield Trial(name, problem, chosen, place=place)
 
     for outcome in sweep(trials(), measure):
-        yield from _point(outcome, most_bytes, **known.popleft())
+        yield from _point(outcome, most_bytes, **figures.popleft())
 
 
 def _plans(
@@ -113,9 +113,9 @@ def _plans(
     count = len(within.plans)
     for number, (searched, tiles) in enumerate(zip(within.plans, within.tile_bytes), 1):
         name = "no limit" if number == count else f"tiles within {format_bytes(tiles)}"
-        known = {"tile_bytes": tiles, "is_proven": within.is_complete}
+        figures = {"tile_bytes": tiles, "is_proven": within.is_complete}
         place = f"plan {number} of {count}"
-        yield (Trial(name, problem, options, place=place), searched), known
+        yield (Trial(name, problem, options, place=place), searched), figures
         by_speed = f"{place}, {BY_SPEED}"
         with stage(by_speed):
             shared = with_shares(searched, measure.fetch)
@@ -130,12 +130,12 @@ def _plans(
         yield (trial, dataclasses.replace(fastest, simulation=None)), {}
 
 
-def _point(outcome: Outcome, most_bytes: Optional[int], **known: Any) -> Iterator[Point]:
+def _point(outcome: Outcome, most_bytes: Optional[int], **figures: Any) -> Iterator[Point]:
     """Yield the point of a plan, if there is one within the limit."""
     plan = outcome.plan
     if plan is not None and (most_bytes is None or outcome.held_bytes <= most_bytes):
         name = outcome.trial.name
-        yield Point(name, plan, outcome.step_seconds, problem=outcome.problem, **known)
+        yield Point(name, plan, outcome.step_seconds, problem=outcome.problem, **figures)
 
 
 def _recomputing(problem: Problem, options: SearchOptions) -> Iterator[Trial]:
@@ -167,43 +167,43 @@ def _recomputations(problem: Problem) -> Iterator[Recomputation]:
 
 def unbeaten(points: Sequence[Point]) -> list[Point]:
     """Keep the points that no other beats in both cost and memory, by ascending memory."""
-    kept: list[Point] = []
-    ours = (point for point in points if not point.is_rival)
-    for point in sorted(ours, key=lambda point: (point.held_bytes, point.cost)):
-        if not kept or point.cost < kept[-1].cost:
-            kept.append(point)
-    return kept
+    front: list[Point] = []
+    candidates = (point for point in points if not point.is_rival)
+    for point in sorted(candidates, key=lambda point: (point.held_bytes, point.cost)):
+        if not front or point.cost < front[-1].cost:
+            front.append(point)
+    return front
 
 
-def turning_point(kept: Sequence[Point]) -> Optional[Point]:
+def turning_point(front: Sequence[Point]) -> Optional[Point]:
     """The point from which more memory saves little; None for fewer than three points.
 
     The turning point is farthest below the line between the ends of the frontier.
     """
-    if len(kept) < 3:
+    if len(front) < 3:
         return None
-    first, last = kept[0], kept[-1]
+    first, last = front[0], front[-1]
     memory, cost = last.held_bytes - first.held_bytes, first.cost - last.cost
 
     def below(point: Point) -> float:
         spent = (point.held_bytes - first.held_bytes) / memory
         return (first.cost - point.cost) / cost - spent
 
-    return max(kept[1:-1], key=below)
+    return max(front[1:-1], key=below)
 
 
 def changed(before: Point, after: Point) -> str:
     """Names the tensors that a plan cuts in another way than another plan of the same net."""
-    known = {(tensor.node, tensor.output): tensor.cuts for tensor in before.plan.tensors}
-    other = [
+    cuts_before = {(tensor.node, tensor.output): tensor.cuts for tensor in before.plan.tensors}
+    recut = [
         tensor
         for tensor in after.plan.tensors
-        if known.get((tensor.node, tensor.output), tensor.cuts) != tensor.cuts
+        if cuts_before.get((tensor.node, tensor.output), tensor.cuts) != tensor.cuts
     ]
-    if not other:
+    if not recut:
         return "computes other activations again" if after.problem is not before.problem else ""
-    largest = max(other, key=lambda tensor: tensor.bytes)
-    count = f"{len(other)} tensors are" if len(other) > 1 else "1 tensor is"
+    largest = max(recut, key=lambda tensor: tensor.bytes)
+    count = f"{len(recut)} tensors are" if len(recut) > 1 else "1 tensor is"
     cuts = " ".join("-" if cut < 0 else str(cut) for cut in largest.cuts)
     named = f"{readable(largest.node)} ({format_bytes(largest.bytes)}): {cuts}"
-    return f"{count} cut otherwise, {'the largest, ' * (len(other) > 1)}{named}"
+    return f"{count} cut otherwise, {'the largest, ' * (len(recut) > 1)}{named}"

@@ -35,11 +35,11 @@ _STYLE = """svg { font: 12px system-ui, sans-serif; } text { fill: var(--text); 
 
 
 def draw(
-    title: str, kept: Sequence[Point], rivals: Sequence[Point], turning: Optional[Point]
+    title: str, front: Sequence[Point], rivals: Sequence[Point], turning: Optional[Point]
 ) -> str:
     """The picture as SVG, without links to anything else."""
-    near = [point for point in rivals if _is_near(point, kept)]
-    chart = _Chart([*kept, *near])
+    near = [point for point in rivals if _is_near(point, front)]
+    chart = _Chart([*front, *near])
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         f'width="{_WIDTH}" height="{_HEIGHT}">',
@@ -47,20 +47,20 @@ def draw(
         f'<rect class="back" width="{_WIDTH}" height="{_HEIGHT}"/>',
         f'<text x="{_LEFT}" y="22" font-size="15">{html.escape(title)}</text>',
         *_axes(chart),
-        _line(chart, kept),
-        *(_dot(chart, point, "kept") for point in kept),
+        _line(chart, front),
+        *(_dot(chart, point, "kept") for point in front),
         *(_dot(chart, point, "rival") for point in near),
         *_labels(
-            chart, kept, near, turning, _far_away(chart, [p for p in rivals if p not in near])
+            chart, front, near, turning, _far_away(chart, [p for p in rivals if p not in near])
         ),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _is_near(point: Point, kept: Sequence[Point]) -> bool:
+def _is_near(point: Point, front: Sequence[Point]) -> bool:
     """Whether a rival can be seen beside the frontier without making that a dot."""
-    most = max(each.held_bytes for each in kept), max(each.cost for each in kept)
+    most = max(each.held_bytes for each in front), max(each.cost for each in front)
     return point.held_bytes <= _NEAR * most[0] and point.cost <= _NEAR * most[1]
 
 
@@ -117,9 +117,9 @@ class _Axis:
     def _log_ticks(self) -> Iterator[float]:
         value = self._unit(self._low)
         while value <= self._high:
-            for each in (1, 2, 5, 10, 20, 50, 100, 200, 500):
-                if self._low <= value * each <= self._high:
-                    yield value * each
+            for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500):
+                if self._low <= value * factor <= self._high:
+                    yield value * factor
             value *= 1024 if self._binary else 1000
 
 
@@ -165,18 +165,18 @@ def _round(text: str) -> str:
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number}{space}{unit}"
 
 
-def _line(chart: _Chart, kept: Sequence[Point]) -> str:
+def _line(chart: _Chart, front: Sequence[Point]) -> str:
     """Join the plans of the frontier."""
-    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(chart.place, kept))
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(chart.place, front))
     return f'<polyline class="line" points="{places}"/>'
 
 
 def _dot(chart: _Chart, point: Point, kind: str) -> str:
     x, y = chart.place(point)
-    told = f"{point.name}: {format_bytes(point.held_bytes)}, {chart.cost_text(point.cost)}"
+    label = f"{point.name}: {format_bytes(point.held_bytes)}, {chart.cost_text(point.cost)}"
     return (
         f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4.5">'
-        f"<title>{html.escape(told)}</title></circle>"
+        f"<title>{html.escape(label)}</title></circle>"
     )
 
 
@@ -184,14 +184,14 @@ def _far_away(chart: _Chart, points: Sequence[Point]) -> list[tuple[float, str, 
     """Lines about the rivals beyond the picture, for its right margin: y, text and kind."""
     texts = [("beyond the picture", "tick")] if points else []
     for point in points:
-        told = f"{format_bytes(point.held_bytes)}, {chart.cost_text(point.cost)}"
-        texts += [(point.name, "rival"), (told, "rival")]
+        label = f"{format_bytes(point.held_bytes)}, {chart.cost_text(point.cost)}"
+        texts += [(point.name, "rival"), (label, "rival")]
     return [(_TOP + _LINE * number, *text) for number, text in enumerate(texts)]
 
 
 def _labels(
     chart: _Chart,
-    kept: Sequence[Point],
+    front: Sequence[Point],
     rivals: Sequence[Point],
     turning: Optional[Point],
     margin: Sequence[tuple[float, str, str]],
@@ -204,14 +204,14 @@ def _labels(
     if turning is not None:
         named.append((chart.place(turning), "turning point", "kept"))
     begin = _WIDTH - _RIGHT + 8
-    taken = [_Box(begin, y, _RIGHT) for y, _, _ in margin]
+    boxes = [_Box(begin, y, _RIGHT) for y, _, _ in margin]
     yield from (_text(begin, y, text, "start", kind) for y, text, kind in margin)
-    line = list(map(chart.place, kept))
-    taken += [_Box(x - _DOT, y + _DOT, 2 * _DOT) for x, y in [*line, *map(chart.place, rivals)]]
+    line = list(map(chart.place, front))
+    boxes += [_Box(x - _DOT, y + _DOT, 2 * _DOT) for x, y in [*line, *map(chart.place, rivals)]]
     lines = list(zip(line, line[1:]))
     for dot, name, kind in sorted(named, key=lambda each: each[0][1]):
-        box, lead = _room(dot, len(name) * _LETTER, taken, lines)
-        taken.append(box)
+        box, lead = _room(dot, len(name) * _LETTER, boxes, lines)
+        boxes.append(box)
         if lead is not None:
             lines.append((dot, lead))
             yield f'<path class="lead" d="M{dot[0]:.1f} {dot[1]:.1f}L{lead[0]:.1f} {lead[1]:.1f}"/>'
@@ -261,7 +261,7 @@ class _Box(NamedTuple):
 
 
 def _room(
-    dot: _Place, width: float, taken: Sequence[_Box], lines: Sequence[tuple[_Place, _Place]]
+    dot: _Place, width: float, boxes: Sequence[_Box], lines: Sequence[tuple[_Place, _Place]]
 ) -> tuple[_Box, Optional[_Place]]:
     """The nearest free place for the label of a dot, and where its line ends, if any."""
     ways = itertools.product(range(-_HEIGHT, _HEIGHT, _STEP), _AWAY, (1, -1))
@@ -270,23 +270,23 @@ def _room(
         box = _Box(begin if side > 0 else begin - width, dot[1] + 4 + down, width)
         is_far = away > 0 or abs(down) > _LINE / 2
         lead = (begin - 2 * side, box.y - 4) if is_far else None
-        if _is_free(box, taken, lines) and (lead is None or _is_clear(dot, lead, taken)):
+        if _is_free(box, boxes, lines) and (lead is None or _is_clear(dot, lead, boxes)):
             return box, lead
     return _Box(dot[0] + _GAP, dot[1] + 4, width), None
 
 
-def _is_free(box: _Box, taken: Sequence[_Box], lines: Sequence[tuple[_Place, _Place]]) -> bool:
+def _is_free(box: _Box, boxes: Sequence[_Box], lines: Sequence[tuple[_Place, _Place]]) -> bool:
     is_inside = box.x >= _LEFT + 3 and _TOP + _LETTERS_UP <= box.y <= _HEIGHT - _BOTTOM - 6
     return (
         is_inside
-        and not any(map(box.meets, taken))
+        and not any(map(box.meets, boxes))
         and not any(box.is_crossed(begin, end) for begin, end in lines)
     )
 
 
-def _is_clear(dot: _Place, lead: _Place, taken: Sequence[_Box]) -> bool:
+def _is_clear(dot: _Place, lead: _Place, boxes: Sequence[_Box]) -> bool:
     """Whether a line from a dot to its label runs through no label; it may pass dots."""
-    return not any(box.is_crossed(dot, lead) for box in taken if box.width > 2 * _DOT)
+    return not any(box.is_crossed(dot, lead) for box in boxes if box.width > 2 * _DOT)
 
 
 def _text(x: float, y: float, text: str, anchor: str, kind: str = "") -> str:

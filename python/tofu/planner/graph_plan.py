@@ -44,18 +44,20 @@ class GraphPlan:
         wish: how it was planned.
     """
 
-    def __init__(self, problem: Problem, found: Plan, wish: Wish) -> None:
+    def __init__(self, problem: Problem, searched: Plan, wish: Wish) -> None:
         self.problem = problem
         self.wish = wish
-        self._searched = found
+        self._searched = searched
 
     @functools.cached_property
     def details(self) -> Plan:
         """The plan as data, with exact memory; counting that takes seconds for a large graph."""
         if self._searched.memory == "exact":
             return self._searched
-        kept = self.wish.options.keep_fetched_bytes or 0
-        return with_memory(self.problem, self._searched, self.wish.fetch, keep_fetched_bytes=kept)
+        kept_bytes = self.wish.options.keep_fetched_bytes or 0
+        return with_memory(
+            self.problem, self._searched, self.wish.fetch, keep_fetched_bytes=kept_bytes
+        )
 
     @property
     def workers(self) -> int:
@@ -98,11 +100,13 @@ class GraphPlan:
         Raises:
             ConfigError: the graph has none of that name, or several.
         """
-        known = {tensor.name: tensor for tensor in self.tensors}
-        names = matching(name, known)
+        by_name = {tensor.name: tensor for tensor in self.tensors}
+        names = matching(name, by_name)
         if len(names) != 1:
-            raise ConfigError(f"{name}: {len(names)} tensors of that name" + near_text(name, known))
-        return known[names[0]]
+            raise ConfigError(
+                f"{name}: {len(names)} tensors of that name" + near_text(name, by_name)
+            )
+        return by_name[names[0]]
 
     def explain(self, name: str) -> str:
         """Explain the cost of each way to cut a tensor or to split an operator.

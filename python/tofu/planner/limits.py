@@ -73,11 +73,11 @@ def fit_within(
         if least.fits or tiles <= 0:
             break
         try:
-            found = Fit.of(search(tiles), held, limit_bytes)
+            limited = Fit.of(search(tiles), held, limit_bytes)
         except PlanError:
             break
-        least = min(least, found, key=lambda fit: fit.held_bytes)
-        tiles -= max(found.held_bytes - limit_bytes, int(_LEAST_CUT * limit_bytes))
+        least = min(least, limited, key=lambda fit: fit.held_bytes)
+        tiles -= max(limited.held_bytes - limit_bytes, int(_LEAST_CUT * limit_bytes))
     if not least.fits and fallback is not None:
         other = Fit.of(fallback(), held, limit_bytes)
         least = min(least, other, key=lambda fit: fit.held_bytes)
@@ -102,10 +102,10 @@ def keep_what_fits(
     for _ in range(_TRIES):
         if not fit.fits or spare < _LEAST_KEPT * limit_bytes:
             break
-        kept = Fit.of(keep(spare), held, limit_bytes)
-        if kept.fits:
-            return kept
-        spare -= max(kept.held_bytes - limit_bytes, spare // 4)
+        larger = Fit.of(keep(spare), held, limit_bytes)
+        if larger.fits:
+            return larger
+        spare -= max(larger.held_bytes - limit_bytes, spare // 4)
     return fit
 
 
@@ -145,8 +145,8 @@ def _worst_moment(plan: Plan) -> str:
         return text
     groups = held_groups(plan)[:_HELD_SHOWN]
     largest = "; ".join(
-        f"{each.name}{f' (x {len(each)})' * (len(each) > 1)}: {format_bytes(each.bytes)}"
-        for each in groups
+        f"{group.name}{f' (x {len(group)})' * (len(group) > 1)}: {format_bytes(group.bytes)}"
+        for group in groups
     )
     moment = peak_text(plan)[0]
     return f"{text}{moment[0].upper()}{moment[1:]}. Largest then: {largest}. "

@@ -54,9 +54,9 @@ def begin_memory(
     from tofu.mx.devices import default_fetch
 
     chosen = fetch or default_fetch()
-    given = plan.in_graph(problem.table)
+    core_plan = plan.in_graph(problem.table)
     # Copies with plain fetches differ: each chooses another worker to pass on small regions.
-    alike = given.without_copied_workers() if chosen == "multifetch" else given
+    alike = core_plan.without_copied_workers() if chosen == "multifetch" else core_plan
     if alike.workers > _MOST_WORKERS:
         return lambda: plan
     joint = extension.runs_parts()
@@ -70,14 +70,14 @@ def begin_memory(
     def finish() -> Plan:
         with stage("predicting the memory"):
             partitioned, step = wait()
-            return _counted(plan, given, partitioned, step, chosen)
+            return _counted(plan, core_plan, partitioned, step, chosen)
 
     return finish
 
 
 def _counted(
     plan: Plan,
-    given: _core.Plan,
+    core_plan: _core.Plan,
     partitioned: _core.Partitioned,
     step: _core.TrainingStep,
     fetch: str,
@@ -87,14 +87,14 @@ def _counted(
 
     from tofu.mx.memory.step_memory import step_memory
 
-    copies = given.workers // step.workers
+    copies = core_plan.workers // step.workers
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
     memory = step_memory(step, [kind(worker) for worker in range(step.workers)])
     return plan.noted(
         bytes_per_worker=memory.kinds,
         memory="exact",
         fetch=fetch,
-        fetched_bytes=copies * partitioned.fetched_bytes + given.update_bytes,
+        fetched_bytes=copies * partitioned.fetched_bytes + core_plan.update_bytes,
         shared_bytes=copies * partitioned.shared_bytes,
         relayed_bytes=copies * partitioned.relayed_bytes,
         peak=memory.peak,

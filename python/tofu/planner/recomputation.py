@@ -62,8 +62,8 @@ class Recomputation:
 
     def note(self, plan: Plan) -> Plan:
         """Note the recomputation in the document of a plan of this graph."""
-        kept = ("limit_bytes", "segments", "operators", "saved_bytes", "bytes")
-        record: dict[str, Any] = {name: getattr(self, name) for name in kept}
+        fields = ("limit_bytes", "segments", "operators", "saved_bytes", "bytes")
+        record: dict[str, Any] = {name: getattr(self, name) for name in fields}
         record["computation"] = self.computation
         return plan.noted(recompute=record)
 

@@ -66,9 +66,9 @@ def rivals_of(names: Iterable[str], options: SearchOptions) -> dict[str, SearchO
     """
     searches = {}
     for name in names:
-        known = RIVALS.get(name)
-        mode = name if known else parse_mode(name, "--rivals")
-        searches[name] = known(options) if known else dataclasses.replace(options, mode=mode)
+        rival = RIVALS.get(name)
+        mode = name if rival else parse_mode(name, "--rivals")
+        searches[name] = rival(options) if rival else dataclasses.replace(options, mode=mode)
     return searches
 
 
@@ -85,7 +85,7 @@ def candidates(options: SearchOptions) -> dict[str, SearchOptions]:
 
 def fast_rivals(
     options: SearchOptions,
-    own: Iterable[_core.Plan],
+    plans: Iterable[_core.Plan],
     plan_of: Callable[[SearchOptions], _core.Plan],
 ) -> dict[str, tuple[_core.Plan, SearchOptions]]:
     """The plans of other modes that are predicted to be about as fast as the best, by name.
@@ -95,12 +95,12 @@ def fast_rivals(
 
     Args:
         options: the search for time.
-        own: its plans, and others that are simulated in any case.
+        plans: its plans, and others that are simulated in any case.
         plan_of: searches a plan.
     """
     if options.mode != MODES[0] or options.memory_limit_bytes is not None:
         return {}
-    seen = {cuts_of(plan): plan for plan in own}
+    seen = {cuts_of(plan): plan for plan in plans}
     searched: dict[str, tuple[_core.Plan, SearchOptions]] = {}
     for name, rival in _rival_searches(options).items():
         with contextlib.suppress(PlanError):  # the mode cannot obey the pins

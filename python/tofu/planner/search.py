@@ -198,8 +198,8 @@ def search_plan(
     pins = _fixed(table, cuts or {}, chosen)
     # Passes are to be seen, and times depend on a machine's file.
     is_new = on_pass is not None or chosen.machine or not caches()
-    kept = None if is_new else _key(table, workers, pins, chosen)
-    plan = None if kept is None else _kept_plan(table, kept)
+    key = None if is_new else _key(table, workers, pins, chosen)
+    plan = None if key is None else _kept_plan(table, key)
     if plan is not None:
         return _divided(plan, None, chosen)
     with _searching(table, chosen, progress) as (model, arguments):
@@ -207,8 +207,8 @@ def search_plan(
             table, workers=workers, pins=pins, on_pass=on_pass, **arguments, **chosen.arguments()
         )
     is_slow = plan.search_seconds >= _WORTH_KEEPING_S
-    if kept is not None and is_slow and _stopped(plan, chosen) != "time limit":
-        file_cache.keep(_KIND, kept, plan.to_json())
+    if key is not None and is_slow and _stopped(plan, chosen) != "time limit":
+        file_cache.keep(_KIND, key, plan.to_json())
     return _predicted(_divided(plan, model, chosen), model, chosen)
 
 
@@ -290,12 +290,12 @@ class _Contest:
             plan = self._plan(problem, options)
             results[name] = Searched(problem, plan, options, self._simulated(plan))
         if self._machine is not None:
-            own = [each.plan for each in results.values()]
+            plans = [each.plan for each in results.values()]
 
             def plan_of(rival: SearchOptions) -> _core.Plan:
                 return search_plan(problem.table, problem.workers, problem.fixed, rival)
 
-            for name, (plan, options) in fast_rivals(self._options, own, plan_of).items():
+            for name, (plan, options) in fast_rivals(self._options, plans, plan_of).items():
                 results[name] = Searched(problem, plan, options, self._simulated(plan))
         times = {name: _signed_ns(each) for name, each in results.items() if each.simulation}
         best = min(results.values(), key=_slowness)
@@ -433,8 +433,8 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
         if table is not None:
             within = dataclasses.replace(options, allow_replication=True, memory_limit_bytes=tiles)
             with contextlib.suppress(PlanError):
-                other = search_plan(table, problem.workers, {}, within)
-                refined = Searched(problem.replaced(table), other, options)
+                refined_plan = search_plan(table, problem.workers, {}, within)
+                refined = Searched(problem.replaced(table), refined_plan, options)
                 best = min(refined, best, key=_slowness)
         plans.append(best.final(problem))
     is_equal = all(plan.plan.tile_multiple == 1 for plan in plans) and not _may_share(options)
@@ -471,8 +471,8 @@ def _fixed(table: _core.StrategyTable, cuts: Cuts, options: SearchOptions) -> di
     fixed = {name: list(each) for name, each in cuts.items()}
     if not options.pins:
         return fixed
-    given = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
-    return {**{name: list(each) for name, each in given.items()}, **fixed}
+    pins = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
+    return {**{name: list(each) for name, each in pins.items()}, **fixed}
 
 
 @contextlib.contextmanager

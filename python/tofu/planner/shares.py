@@ -39,12 +39,12 @@ def device_speeds(table: _core.StrategyTable, machine: _core.Machine, workers: i
     """
     calls = _core.OperatorCalls(table.graph)
     works = list(map(node_work, calls.nodes))
-    known: dict[str, float] = {}
+    kind_seconds: dict[str, float] = {}
     for device in range(workers):
         kind = machine.kind_of(device)
-        if kind not in known:
-            known[kind] = machine.seconds_of(calls, works, workers, device)
-    seconds = [max(known[machine.kind_of(device)], 1e-12) for device in range(workers)]
+        if kind not in kind_seconds:
+            kind_seconds[kind] = machine.seconds_of(calls, works, workers, device)
+    seconds = [max(kind_seconds[machine.kind_of(device)], 1e-12) for device in range(workers)]
     return [1 / each for each in seconds]
 
 
@@ -67,8 +67,8 @@ def shares_of(parts: Sequence[int], loads: Sequence[float]) -> Shares:
             step[digit] += load
     shares = []
     for step in sums:
-        each = [max(1, round(_FINE * part / sum(step))) for part in step]
-        shares.append(() if max(each) <= (1 + _ALIKE) * min(each) else tuple(each))
+        counts = [max(1, round(_FINE * part / sum(step))) for part in step]
+        shares.append(() if max(counts) <= (1 + _ALIKE) * min(counts) else tuple(counts))
     return tuple(shares) if any(shares) else ()
 
 
@@ -118,8 +118,8 @@ def _least_of(kinds: Sequence[str], values: Sequence[float]) -> list[float]:
     return [least[kind] for kind in kinds]
 
 
-def _within(wanted: Sequence[float], limits: Sequence[float]) -> list[float]:
-    """Parts that add up to 1, as near to those wanted as limits allow.
+def _within(parts: Sequence[float], limits: Sequence[float]) -> list[float]:
+    """Parts that add up to 1, as near to `parts` as `limits` allow.
 
     >>> _within([1, 1, 2], [1, 1, 0.2])
     [0.4, 0.4, 0.2]
@@ -127,14 +127,14 @@ def _within(wanted: Sequence[float], limits: Sequence[float]) -> list[float]:
     full: set[int] = set()
     while True:
         rest = 1 - sum(limits[number] for number in full)
-        others = sum(part for number, part in enumerate(wanted) if number not in full)
+        others = sum(part for number, part in enumerate(parts) if number not in full)
         if rest <= 0 or not others:
             return list(limits)
-        found = [
+        scaled = [
             limits[number] if number in full else part * rest / others
-            for number, part in enumerate(wanted)
+            for number, part in enumerate(parts)
         ]
-        over = {number for number, part in enumerate(found) if part > limits[number]} - full
+        over = {number for number, part in enumerate(scaled) if part > limits[number]} - full
         if not over:
-            return found
+            return scaled
         full |= over

@@ -418,8 +418,8 @@ def _variables(symbol: Any, request: SymbolRequest) -> dict[str, tuple[tuple[int
         raise GraphError(
             f"{request.path}: the shapes do not fit ({_first_line(error)}); check --shape"
         ) from None
-    known = dict(zip(names, [*(shapes or ()), *(aux_shapes or ())]))
-    missing = [name for name in names if not known.get(name) or 0 in known[name]]
+    shape_of = dict(zip(names, [*(shapes or ()), *(aux_shapes or ())]))
+    missing = [name for name in names if not shape_of.get(name) or 0 in shape_of[name]]
     if missing:
         raise ConfigError(
             f"{request.path}: cannot infer the shape of {', '.join(missing)}; "
@@ -427,7 +427,7 @@ def _variables(symbol: Any, request: SymbolRequest) -> dict[str, tuple[tuple[int
         )
     types = dict(zip(names, [*(dtypes or ()), *(aux_dtypes or ())]))
     return {
-        name: (tuple(known[name]), np.dtype(types.get(name) or request.dtypes[""]).name)
+        name: (tuple(shape_of[name]), np.dtype(types.get(name) or request.dtypes[""]).name)
         for name in names
     }
 

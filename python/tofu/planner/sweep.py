@@ -121,12 +121,12 @@ class Measure:
         self, trial: Trial, searched: Searched, start: Start = in_turn
     ) -> Callable[[], Outcome]:
         """Begin to measure a trial's plan; return a function that waits for its outcome."""
-        problem, found = searched.problem, searched.read()
+        problem, unmeasured = searched.problem, searched.read()
 
         def plain() -> Plan:
-            return found
+            return unmeasured
 
-        wait = plain if self.count is None else self.count(problem, found, start=start)
+        wait = plain if self.count is None else self.count(problem, unmeasured, start=start)
 
         def finish() -> Outcome:
             with stage(trial.doing):
@@ -148,8 +148,8 @@ def sweep(trials: Iterable[Union[Trial, Found]], measure: Measure) -> Iterator[O
     waiting: deque[Callable[[], Outcome]] = deque()
     kept_back = 0  # outcomes that are still measured while the next trials are searched
     with side_threads() as start:
-        for found in _searched(trials, start):
-            waiting.append(begun(*found, measure, start if measure.runs_beside else in_turn))
+        for planned in _searched(trials, start):
+            waiting.append(begun(*planned, measure, start if measure.runs_beside else in_turn))
             if len(waiting) > kept_back:
                 yield waiting.popleft()()
                 kept_back = most_at_once() if measure.runs_beside else 0

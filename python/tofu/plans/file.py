@@ -128,16 +128,16 @@ class PlanFile:
 
     def difference(self, graph: _core.Graph) -> str:
         """The difference of a graph from the file's most similar one, in words; "" if unknown."""
-        mine = list(map(_record, graph.nodes))
+        nodes = list(map(_record, graph.nodes))
         best: tuple[int, str] = (-1, "")
         for stored in self.plans.values():
             try:
-                theirs = _listed(stored)
+                stored_nodes = _listed(stored)
             except _DAMAGE:
                 continue
-            alike = sum(a == b for a, b in zip(mine, theirs))
+            alike = sum(a == b for a, b in zip(nodes, stored_nodes))
             if alike > best[0]:
-                best = alike, _difference(theirs, mine)
+                best = alike, _difference(stored_nodes, nodes)
         return best[1]
 
 
@@ -237,9 +237,9 @@ def save(
         if key[1] == plan.workers and _origin(stored) == _origin(packed):
             del plans[key]  # a run would find either
     plans[plan.graph_hash, plan.workers] = {**packed, **(_list(graph) if graph else {})}
-    kept = list(plans.values())
-    lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in kept)
-    head = json.dumps({"format": FORMAT, "version": VERSION, "sha256": _digest(kept)})
+    packed_plans = list(plans.values())
+    lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in packed_plans)
+    head = json.dumps({"format": FORMAT, "version": VERSION, "sha256": _digest(packed_plans)})
     try:
         _replace(path, f'{head[:-1]}, "plans": [\n{lines}\n]}}\n')
     except OSError as error:
@@ -290,8 +290,8 @@ def _key(path: Path, plan: Any) -> tuple[str, int]:
 
 
 def _damaged(path: Path, error: Exception) -> ConfigError:
-    found = str(error) if type(error) is ValueError else repr(error)
-    return ConfigError(f"{path}: damaged ({found}); {_ADVICE}")
+    detail = str(error) if type(error) is ValueError else repr(error)
+    return ConfigError(f"{path}: damaged ({detail}); {_ADVICE}")
 
 
 def _digest(plans: Sequence[Any]) -> str:
@@ -355,13 +355,13 @@ def _listed(stored: Mapping[str, Any]) -> list[_Node]:
     return nodes
 
 
-def _difference(theirs: Sequence[_Node], mine: Sequence[_Node]) -> str:
-    for there, here in zip(theirs, mine):
+def _difference(stored: Sequence[_Node], nodes: Sequence[_Node]) -> str:
+    for there, here in zip(stored, nodes):
         if there != here:
             return f"the plan's graph has {_shown(there)} where this one has {_shown(here)}"
-    if len(theirs) != len(mine):
-        longer, whose = (theirs, "the plan's") if len(theirs) > len(mine) else (mine, "this")
-        return f"only {whose} graph has {_shown(longer[min(len(theirs), len(mine))])}"
+    if len(stored) != len(nodes):
+        longer, whose = (stored, "the plan's") if len(stored) > len(nodes) else (nodes, "this")
+        return f"only {whose} graph has {_shown(longer[min(len(stored), len(nodes))])}"
     return "its attributes or the way in which its operators are connected differ"
 
 

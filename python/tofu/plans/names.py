@@ -27,24 +27,24 @@ def is_pattern(name: str) -> bool:
     return "*" in name or "?" in name
 
 
-def matching(name: str, known: Collection[str]) -> list[str]:
-    """The known names that a name, a pattern or the end of a name stands for, in their order.
+def matching(name: str, names: Collection[str]) -> list[str]:
+    """The names that a name, a pattern or the end of a name stands for, in their order.
 
     >>> matching("*_weight", ["net_fc1_weight", "net_fc1_bias", "net_fc2_weight"])
     ['net_fc1_weight', 'net_fc2_weight']
     >>> matching("fc1_bias", ["net_fc1_weight", "net_fc1_bias"])
     ['net_fc1_bias']
     """
-    if name in known:
+    if name in names:
         return [name]
     if ":" in name and STAGE not in name:  # as readable writes it; pins have no spaces
-        shown = {each: _close(readable(each)) for each in known}
+        shown = {each: _close(readable(each)) for each in names}
         name = _close(name)
-        return [each for each in known if shown[each] == name] or _ending(name, shown)
+        return [each for each in names if shown[each] == name] or _ending(name, shown)
     if is_pattern(name):
         pattern = name.replace("[", "[[]")
-        return [each for each in known if fnmatch.fnmatchcase(each, pattern)]
-    return _ending(name, {each: each for each in known})
+        return [each for each in names if fnmatch.fnmatchcase(each, pattern)]
+    return _ending(name, {each: each for each in names})
 
 
 def _close(text: str) -> str:
@@ -79,11 +79,11 @@ def readable(name: str) -> str:
     return f"{operator}: {'gradient, ' * is_gradient}{words}"
 
 
-def near_text(name: str, known: Collection[str]) -> str:
-    """Suggests a known name close to an unknown one; may be empty."""
-    known = [readable(each) for each in known]
-    ends = [each for each in known if each.endswith(_ends(name))]
-    near = ends or difflib.get_close_matches(name, known, n=_CLOSE_NAMES, cutoff=0.4)
+def near_text(name: str, names: Collection[str]) -> str:
+    """Suggests the names close to an unknown one; "" if none is."""
+    names = [readable(each) for each in names]
+    ends = [each for each in names if each.endswith(_ends(name))]
+    near = ends or difflib.get_close_matches(name, names, n=_CLOSE_NAMES, cutoff=0.4)
     shown = ", ".join(near[:_CLOSE_NAMES])
     if len(near) > _CLOSE_NAMES:
         shown += f" or {len(near) - _CLOSE_NAMES} more"

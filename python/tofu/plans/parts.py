@@ -85,8 +85,8 @@ class Parts(tuple[int, ...]):
         """Whether both divide alike; equal parts equal a plain tuple."""
         if not isinstance(other, tuple):
             return NotImplemented
-        own = (tuple(self), self.shares, self.multiple)
-        return own == (tuple(other), getattr(other, "shares", ()), getattr(other, "multiple", 1))
+        fields = (tuple(self), self.shares, self.multiple)
+        return fields == (tuple(other), getattr(other, "shares", ()), getattr(other, "multiple", 1))
 
     def __ne__(self, other: object) -> bool:
         """Whether they divide otherwise."""

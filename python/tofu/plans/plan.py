@@ -79,11 +79,11 @@ class TensorPlan:
 
     def indivisible(self, parts: Sequence[int]) -> bool:
         """Whether some step replicates it because no dimension has an element for each part."""
-        left = list(self.shape)
+        extents = list(self.shape)
         for cut, count in zip(self.cuts, parts):
             if cut != REPLICATED:
-                left[cut] //= count
-            elif all(extent < count for extent in left):
+                extents[cut] //= count
+            elif all(extent < count for extent in extents):
                 return True
         return False
 
@@ -415,9 +415,9 @@ class Plan:
     def whole_bytes(self) -> dict[str, int]:
         """Tensors that every worker must hold whole, with their bytes, largest first."""
         return _sizes(
-            each
-            for each in self.tensors
-            if each.indivisible(self.parts) and set(each.cuts) == {REPLICATED}
+            tensor
+            for tensor in self.tensors
+            if tensor.indivisible(self.parts) and set(tensor.cuts) == {REPLICATED}
         )
 
 

@@ -221,10 +221,10 @@ def text(
     objective: str = OBJECTIVES[0],
 ) -> str:
     """A line: "search 12 s, 48 s left: best 1.2 GiB, bound 1.1 GiB, gap 9.1%; step 2 of 3"."""
-    known = [f"best {format_cost(best, objective)}" if best is not None else "no plan yet"]
+    figures = [f"best {format_cost(best, objective)}" if best is not None else "no plan yet"]
     if bound > 0:
-        known.append(f"bound {format_cost(bound, objective)}")
+        figures.append(f"bound {format_cost(bound, objective)}")
     if best is not None:
-        known.append(f"gap {gap_text(best, bound)}")
-    left = max(0.0, limit_s - seconds)
-    return f"search {seconds:.0f} s, {left:.0f} s left: {', '.join(known)}; {stage}"
+        figures.append(f"gap {gap_text(best, bound)}")
+    remaining_s = max(0.0, limit_s - seconds)
+    return f"search {seconds:.0f} s, {remaining_s:.0f} s left: {', '.join(figures)}; {stage}"

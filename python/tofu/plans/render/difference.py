@@ -123,20 +123,20 @@ def _layers(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
 def _tensors(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
     before, after = ({tensor.label: tensor for tensor in p.tensors} for p in (first, second))
 
-    def told(tensor: TensorPlan | None, plan: Plan) -> str:
+    def describe(tensor: TensorPlan | None, plan: Plan) -> str:
         if tensor is None:
             return "(none)"
         return f"{tiles_text(tensor, plan.parts)}, {cuts_text(tensor)}"
 
     rows = []
     for name in {**before, **after}:
-        one, other = before.get(name), after.get(name)
-        texts = told(one, first), told(other, second)
-        each = one or other
-        same_shape = one is None or other is None or one.shape == other.shape
-        if each is not None and (texts[0] != texts[1] or not same_shape):
-            shapes = dict.fromkeys(_shape(t) for t in (one, other) if t is not None)
-            rows.append((-each.bytes, (name, " | ".join(shapes), *texts)))
+        old, new = before.get(name), after.get(name)
+        texts = describe(old, first), describe(new, second)
+        tensor = old or new
+        same_shape = old is None or new is None or old.shape == new.shape
+        if tensor is not None and (texts[0] != texts[1] or not same_shape):
+            shapes = dict.fromkeys(_shape(t) for t in (old, new) if t is not None)
+            rows.append((-tensor.bytes, (name, " | ".join(shapes), *texts)))
     yield from (row for _, row in sorted(rows))
 
 
@@ -145,18 +145,18 @@ def _operators(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
         {operator.label: operator for operator in p.operators} for p in (first, second)
     )
 
-    def told(operator: OperatorPlan | None) -> str:
+    def describe(operator: OperatorPlan | None) -> str:
         if operator is None:
             return "(none)"
         return f"{' '.join(cut or '-' for cut in operator.cuts) or '-'}, {operator.bytes:,}"
 
     rows = []
     for name in {**before, **after}:
-        one, other = before.get(name), after.get(name)
-        each = one or other
-        if each is not None and told(one) != told(other):
-            change = abs((one.bytes if one else 0) - (other.bytes if other else 0))
-            rows.append((-change, (name, each.op, told(one), told(other))))
+        old, new = before.get(name), after.get(name)
+        operator = old or new
+        if operator is not None and describe(old) != describe(new):
+            change = abs((old.bytes if old else 0) - (new.bytes if new else 0))
+            rows.append((-change, (name, operator.op, describe(old), describe(new))))
     yield from (row for _, row in sorted(rows))
 
 

@@ -227,13 +227,13 @@ def _operator_reason(step: Mapping[str, Any], named: _Named) -> str:
         return "There is no other way to split it."
     best = min(others, key=lambda way: int(way["bytes"]))
     more = best["bytes"] - chosen["bytes"]
-    told = f"With the tensors cut like this it fetches {chosen['bytes']:,} bytes;"
+    prefix = f"With the tensors cut like this it fetches {chosen['bytes']:,} bytes;"
     if more > 0:
-        return f"{told} the next best, {named(best['variable'])}, would fetch {more:,} more."
+        return f"{prefix} the next best, {named(best['variable'])}, would fetch {more:,} more."
     if more == 0:
-        return f"{told} {named(best['variable'])} would fetch the same."
+        return f"{prefix} {named(best['variable'])} would fetch the same."
     return (
-        f"{told} {named(best['variable'])} would fetch {-more:,} less; the search mode "
+        f"{prefix} {named(best['variable'])} would fetch {-more:,} less; the search mode "
         "or the time limit kept the search from it."
     )
 

@@ -92,8 +92,8 @@ def _prices(plan: Plan, tensors: Mapping[str, Any], names: Sequence[str]) -> dic
         row, document = rows[tensor.node], json.loads(plan.searched.explain(tensor.node))
         prices[row] = [
             [
-                [each["cut"], each["searched_bytes"] - document["total_bytes"]]
-                for each in step["alternatives"]
+                [alternative["cut"], alternative["searched_bytes"] - document["total_bytes"]]
+                for alternative in step["alternatives"]
             ]
             for step in document["tensor"]["steps"]
         ]
@@ -171,15 +171,15 @@ def _begins(
     plan: Plan, number: int, tensors: Mapping[str, Any]
 ) -> dict[str, list[Optional[list[int]]]]:
     """First indices of the pieces of each dimension, None if they are equal, by "SHAPE:CUTS"."""
-    found: dict[str, list[Optional[list[int]]]] = {}
+    unequal: dict[str, list[Optional[list[int]]]] = {}
     for shape, cuts in set(zip(tensors["shape"][number], tensors["cuts"][number])):
         if shape == _NONE:
             continue
         bounds = tile_bounds(tensors["shapes"][shape], tensors["cutsOf"][cuts], plan.parts)
         begins = [[low for low, _ in each] if _is_unequal(each) else None for each in bounds]
         if any(begins):
-            found[f"{shape}:{cuts}"] = begins
-    return found
+            unequal[f"{shape}:{cuts}"] = begins
+    return unequal
 
 
 def _is_unequal(bounds: Sequence[tuple[int, int]]) -> bool:
@@ -235,7 +235,7 @@ def _reads(
     operators: dict[str, Any],
 ) -> list[list[int]]:
     """Per operator, the numbers of the tensors that it reads."""
-    known = {
+    numbers = {
         (names[name], output): number
         for number, (name, output) in enumerate(zip(tensors["name"], tensors["output"]))
     }
@@ -246,7 +246,7 @@ def _reads(
         for name, node in zip(called, nodes)
     }
     return [
-        [known[each] for each in inputs.get(names[name], []) if each in known]
+        [numbers[each] for each in inputs.get(names[name], []) if each in numbers]
         for name in operators["name"]
     ]
 

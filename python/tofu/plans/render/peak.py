@@ -57,10 +57,10 @@ def peak_text(plan: Plan) -> list[str]:
         return []
     needed, at = peak.bytes[peak.moment], peak.moment
     allocated = format_bytes(peak.allocated_bytes)
-    told = f", for which MXNet allocates {allocated}" if peak.allocated_bytes else ""
+    allocation = f", for which MXNet allocates {allocated}" if peak.allocated_bytes else ""
     return [
         f"worker {peak.worker} needs most while it runs {readable(operator_of(peak.nodes[at]))} "
         f"(operator {at + 1:,} of {len(peak.nodes):,}): {format_bytes(peak.fixed_bytes + needed)}",
         f"{format_bytes(peak.fixed_bytes)} of that are parameters, states and inputs, which stay; "
-        f"{format_bytes(needed)} are tensors between operators{told}",
+        f"{format_bytes(needed)} are tensors between operators{allocation}",
     ]

@@ -56,14 +56,14 @@ def sentence(plan: Plan) -> str:
     if plan.workers == 1:
         return f"{holds}. One worker fetches nothing."
     fetched = plan.total_bytes if plan.fetched_bytes is None else plan.fetched_bytes
-    other = "plan" if plan.mode in ("", "tofu") else f"plan of {plan.mode}"
+    kind = "plan" if plan.mode in ("", "tofu") else f"plan of {plan.mode}"
     cost, bound = plan.proven_cost
     if cost <= bound or plan.status == "optimal":
-        proof = f"No other {other} costs less; that is proven."
+        proof = f"No other {kind} costs less; that is proven."
     elif bound > 0:
-        proof = f"No other {other} can cost less than {100 * bound / cost:.3g}% of this one."
+        proof = f"No other {kind} can cost less than {100 * bound / cost:.3g}% of this one."
     else:
-        proof = f"Whether another {other} costs less is not known."
+        proof = f"Whether another {kind} costs less is not known."
     return (
         f"{holds}; in a training step the {plan.workers} workers fetch {format_bytes(fetched)} "
         f"from each other. {proof}"
