@@ -212,9 +212,9 @@ def _patch_mxnet(state: State) -> None:
         setattr(owner, name, replacement(original))
         state.undo.append(functools.partial(setattr, owner, name, original))
         for heir in _decorated(owner, name, original):
-            own = vars(heir)[name]
-            setattr(heir, name, replacement(own))
-            state.undo.append(functools.partial(setattr, heir, name, own))
+            method = vars(heir)[name]
+            setattr(heir, name, replacement(method))
+            state.undo.append(functools.partial(setattr, heir, name, method))
 
 
 def _decorated(owner: Any, name: str, original: Any) -> Iterator[type]:

@@ -235,17 +235,17 @@ def format_shape(shape: Iterable[int]) -> str:
 def unique_names(graph: Graph) -> None:
     """Make node names unique; variables and the first node of each name keep theirs."""
     order = graph.topological()
-    taken = {node.name for node in order if node.is_variable}
+    names = {node.name for node in order if node.is_variable}
     counts: dict[str, int] = {}
     for node in order:
         if node.is_variable:
             continue
         name = node.name
-        while name in taken:
+        while name in names:
             counts[node.name] = counts.get(node.name, 0) + 1
             name = f"{node.name}_{counts[node.name]}"
         node.name = name
-        taken.add(name)
+        names.add(name)
 
 
 def merge_variables(graph: Graph) -> None:

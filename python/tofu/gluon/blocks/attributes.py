@@ -157,41 +157,41 @@ def is_library(module: Any) -> bool:
     return str(module).partition(".")[0] in _LIBRARIES
 
 
-def _add(value: Any, found: list[Any], depth: int) -> None:
+def _add(value: Any, entries: list[Any], depth: int) -> None:
     kind = type(value)
     if kind in PLAIN:
-        found += (kind, value)
+        entries += (kind, value)
         return
     if kind in _CONTAINERS and depth and len(value) <= _MAX_LENGTH:  # most hold plain values
         plain = tuple(value.values()) if kind is dict else tuple(value)
         kinds = tuple(map(type, plain))
         if PLAIN.issuperset(kinds):
-            found += (kind, tuple(value) if kind is dict else None, kinds, plain)
+            entries += (kind, tuple(value) if kind is dict else None, kinds, plain)
             return
     if isinstance(value, (np.generic, np.dtype)):
-        found += (kind, value)
+        entries += (kind, value)
     elif isinstance(value, Block):
-        found.append(weakref.ref(value))
+        entries.append(weakref.ref(value))
     elif isinstance(value, Parameter):
-        found.append(value)
+        entries.append(value)
     elif isinstance(value, np.ndarray):
-        found += (_Identity(value), value.tobytes() if value.nbytes <= _MAX_BYTES else None)
+        entries += (_Identity(value), value.tobytes() if value.nbytes <= _MAX_BYTES else None)
     elif isinstance(value, (list, tuple, dict, set, frozenset)):
-        found += (kind, len(value))
+        entries += (kind, len(value))
         if not depth or len(value) > _MAX_LENGTH:
-            found.append(_Identity(value) if kind is not tuple else None)
+            entries.append(_Identity(value) if kind is not tuple else None)
         elif isinstance(value, (set, frozenset)):
-            found.append(frozenset(map(_element, value)))
+            entries.append(frozenset(map(_element, value)))
         else:
             parts = value if not isinstance(value, dict) else (*value, *value.values())
             for part in parts:
-                _add(part, found, depth - 1)
+                _add(part, entries, depth - 1)
     else:
-        found += (kind, _Identity(value))
+        entries += (kind, _Identity(value))
         if depth and _is_record(value):
             for name, part in vars(value).items():
-                found.append(name)
-                _add(part, found, depth - 1)
+                entries.append(name)
+                _add(part, entries, depth - 1)
 
 
 def _element(value: Any) -> Any:

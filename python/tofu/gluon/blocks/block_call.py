@@ -94,8 +94,8 @@ def _share(block: Any, args: Any, outputs: Any, inside: Sequence[block_report.Pa
     """The share of a call's operators and of a block's parameters that is partitioned."""
     partitioned = sum(each.forward_operators for each in inside)
     eager = _recorded(outputs, args) - _recorded(args)
-    known = [p for p in block.collect_params().values() if p._data is not None]
-    sizes = {p: math.prod(shape_of(p)) for p in known}
+    parameters = [p for p in block.collect_params().values() if p._data is not None]
+    sizes = {p: math.prod(shape_of(p)) for p in parameters}
     tiled = sum(size for p, size in sizes.items() if is_tiled(p))
     operators = f"{partitioned:,} of its {partitioned + eager:,}" if eager else "all of its"
     share = "all" if tiled == sum(sizes.values()) else f"{tiled / sum(sizes.values()):.1%}"

@@ -55,15 +55,15 @@ class DryRun:
     """A context in which blocks give zeros; tofu must be enabled in it.
 
     Args:
-        found: called once with every training graph, named after its block.
+        on_problem: called once with every training graph, named after its block.
 
     Attributes:
         states: tensors of the parameter's size that the script's Trainers keep for a parameter,
             the most of any; None if there is no Trainer yet.
     """
 
-    def __init__(self, found: Callable[[Problem], None]) -> None:
-        self._found = found
+    def __init__(self, on_problem: Callable[[Problem], None]) -> None:
+        self._on_problem = on_problem
         self._hashes: set[str] = set()
         self._calls: Counter[str] = Counter()
         self._known: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
@@ -100,17 +100,17 @@ class DryRun:
         def run(
             block: Any, arrays: Sequence[Any], current: Session, **options: Any
         ) -> Optional[list[Any]]:
-            known = self._known.setdefault(block, {})
+            graphs = self._known.setdefault(block, {})
             key = _key(arrays)
-            if key not in known:
+            if key not in graphs:
                 try:
                     results: Optional[list[Any]] = original(block, arrays, current, **options)
                     return results
                 except _Seen as seen:
-                    known[key] = seen.problem.graph
+                    graphs[key] = seen.problem.graph
                     self._note(seen.problem)
-            self._count(known[key])
-            return _zeros(block, arrays, known[key])
+            self._count(graphs[key])
+            return _zeros(block, arrays, graphs[key])
 
         return run
 
@@ -119,7 +119,7 @@ class DryRun:
         is_training = any(role.startswith("gradient:") for role in graph.head_roles)
         if is_training and graph.hash not in self._hashes:
             self._hashes.add(graph.hash)
-            self._found(problem)
+            self._on_problem(problem)
 
     def _count(self, graph: _core.Graph) -> None:
         """End the script when it trains a graph again; without a Trainer, that is the next step."""

@@ -183,23 +183,27 @@ def check_room(name: str, pool: Any, bound: int, session: Session) -> None:
     Raises:
         MemoryLimitError: it does not fit in the limit that the user has set.
     """
-    own: Optional[Footprint] = session.state.footprints.get(pool)
+    footprint: Optional[Footprint] = session.state.footprints.get(pool)
     limit = limit_of(session)
-    if own is None or limit is None:
+    if footprint is None or limit is None:
         return
 
-    room = limit - held_bytes(own.plan) - bound * own.bound_bytes
-    if _taken(session, own.parameters, pool) > room:
+    room = limit - held_bytes(footprint.plan) - bound * footprint.bound_bytes
+    if _taken(session, footprint.parameters, pool) > room:
         _release(session, pool)
-        taken = _taken(session, own.parameters, pool)
-        if taken > room:
-            _refuse(name, own, limit, taken + bound * own.bound_bytes, session)
+        taken_bytes = _taken(session, footprint.parameters, pool)
+        if taken_bytes > room:
+            _refuse(name, footprint, limit, taken_bytes + bound * footprint.bound_bytes, session)
 
 
-def _refuse(name: str, footprint: Footprint, limit: int, taken: int, session: Session) -> None:
+def _refuse(
+    name: str, footprint: Footprint, limit: int, taken_bytes: int, session: Session
+) -> None:
     """Raise MemoryLimitError; only warn if the user has set no limit."""
     try:
-        check_fits(name, footprint.plan, limit, taken_bytes=taken, recompute=session.wish.recompute)
+        check_fits(
+            name, footprint.plan, limit, taken_bytes=taken_bytes, recompute=session.wish.recompute
+        )
     except MemoryLimitError as error:
         if session.wish.limit_bytes is not None:
             raise
@@ -215,19 +219,19 @@ def _others(session: Session, pool: Any) -> Iterable[tuple[Any, Footprint]]:
 def _taken(session: Session, parameters: frozenset[int], pool: Any = None) -> int:
     """Bytes that programs of other pools hold, without the given parameters."""
     total, counted = 0, parameters
-    for other, each in _others(session, pool):
-        total += other.bound * each.bound_bytes
-        if not each.parameters <= counted:
-            total += each.kept_bytes
-            counted |= each.parameters
+    for other_pool, footprint in _others(session, pool):
+        total += other_pool.bound * footprint.bound_bytes
+        if not footprint.parameters <= counted:
+            total += footprint.kept_bytes
+            counted |= footprint.parameters
     return total
 
 
 def _release(session: Session, pool: Any = None) -> bool:
     """Unbind idle programs of other pools. Returns whether there were any."""
     released = False
-    for other, _ in _others(session, pool):
-        before = other.bound
-        other.release()
-        released |= other.bound < before
+    for other_pool, _ in _others(session, pool):
+        before = other_pool.bound
+        other_pool.release()
+        released |= other_pool.bound < before
     return released

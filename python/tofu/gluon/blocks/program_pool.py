@@ -210,16 +210,16 @@ class Pool:
         free = [bound for bound in self._bound if bound.free()]
         fitting = [bound for bound in free if bound.takes(values)]
         if fitting:
-            taken = max(fitting, key=lambda bound: len(bound.links))
+            program = max(fitting, key=lambda bound: len(bound.links))
         else:
             changes = False
             if free:
                 self._bound.remove(free[0])
                 changes = any(lender() is not None for lender in free[0].lenders)
-            taken = self._bind({} if changes else inputs)
-            self._bound.append(taken)
-        taken.recording = lambda: None
-        return taken
+            program = self._bind({} if changes else inputs)
+            self._bound.append(program)
+        program.recording = lambda: None
+        return program
 
     def _drop_stale(self) -> None:
         generations = tuple(p._tofu.generation for p in self._parameters.values())

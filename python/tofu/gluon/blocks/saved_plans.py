@@ -94,7 +94,7 @@ def options_for(
         return options
     names = dict.fromkeys(table.graph.tensor_names)
     try:
-        own, absent = pinned(options.pins, names)
+        pins, absent = pinned(options.pins, names)
     except PlanError as error:
         raise ConfigError(f"TOFU_PINS: {error}") from None
     if training:
@@ -103,7 +103,7 @@ def options_for(
         state.absent_pins = before & set(absent)
         if absent:
             state.tensor_names.update(names)
-    return dataclasses.replace(options, pins=tuple(own.items()))
+    return dataclasses.replace(options, pins=tuple(pins.items()))
 
 
 @contextlib.contextmanager

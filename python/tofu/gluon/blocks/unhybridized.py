@@ -74,7 +74,7 @@ class _Trace:
 
 
 @dataclasses.dataclass(eq=False)
-class Known:
+class BlockTraces:
     """A block's traces, the last used one first, and the warnings given for it.
 
     Attributes:
@@ -87,7 +87,7 @@ class Known:
 
     def is_partitioned(self) -> bool:
         """Whether it has run partitioned."""
-        return any(found.partitioned is not None for found in self.traces)
+        return any(trace.partitioned is not None for trace in self.traces)
 
 
 # A first call compares results if the graph draws no random numbers, a prediction's results if it
@@ -121,8 +121,8 @@ def _is_candidate(block: Any, args: Sequence[Any], session: Session) -> bool:
         return False
     if isinstance(block, SymbolBlock) or not _is_whole(block):
         return False
-    known = session.state.traces.get(block)
-    if autograd.is_recording() or (known is not None and known.is_partitioned()):
+    block_traces = session.state.traces.get(block)
+    if autograd.is_recording() or (block_traces is not None and block_traces.is_partitioned()):
         return True
     return not calls.inside and any(map(is_tiled, _parameters(attributes.blocks_in(block))))
 
@@ -144,10 +144,10 @@ def _run(block: Any, original: Forward, args: tuple[Any, ...], session: Session)
         arrays, pattern = _arrays(args)
         _check_hooks(inside)
         with state.tracing:
-            known = _find(block, original, inside, pattern, arrays, state)
-        if known.reason is not None:
-            raise UntraceableError(known.reason)
-        return _run_traced(block, original, args, arrays, known, session)
+            current = _find(block, original, inside, pattern, arrays, state)
+        if current.reason is not None:
+            raise UntraceableError(current.reason)
+        return _run_traced(block, original, args, arrays, current, session)
     except UntraceableError as error:
         if autograd.is_recording() and has_parameters:
             _tell(block, str(error), session)
@@ -163,24 +163,24 @@ def _run_traced(
     original: Forward,
     args: tuple[Any, ...],
     arrays: Sequence[Any],
-    known: _Trace,
+    current: _Trace,
     session: Session,
 ) -> Any:
     """Return a call's results. Raises UntraceableError if the trace computes something else."""
-    assert known.graph is not None and known.partitioned is not None
-    graph, partitioned, state = known.graph, known.partitioned, session.state
+    assert current.graph is not None and current.partitioned is not None
+    graph, partitioned, state = current.graph, current.partitioned, session.state
     signature = _signature(graph, arrays)
     results = None
     if partitioned.wanted() or _is_divided(arrays):
         first = _First(block, original, args, arrays, session)
-        if signature not in known.checked and _can_be_tiled(partitioned.parameters, arrays):
-            if known.check == _SHAPES:
-                eager = first.compare_shapes(known)
-                known.checked.add(signature)
+        if signature not in current.checked and _can_be_tiled(partitioned.parameters, arrays):
+            if current.check == _SHAPES:
+                eager = first.compare_shapes(current)
+                current.checked.add(signature)
                 return eager
             if type(block).__module__ != gluon_loss.__name__:  # would gather the outputs of a net
-                first.compare(known)
-            known.checked.add(signature)
+                first.compare(current)
+            current.checked.add(signature)
         if all(parameter._data is not None for parameter in partitioned.parameters):
             results = partitioned.run(arrays, session)
     if results is None:
@@ -204,13 +204,13 @@ class _First:
         self._block, self._original, self._args = block, original, args
         self._arrays, self._session = arrays, session
 
-    def compare(self, known: _Trace) -> None:
+    def compare(self, current: _Trace) -> None:
         """Run code and trace. If they differ, undo the calls and raise UntraceableError."""
-        assert known.graph is not None and known.partitioned is not None
-        graph, partitioned = known.graph, known.partitioned
+        assert current.graph is not None and current.partitioned is not None
+        graph, partitioned = current.graph, current.partitioned
         parameters = list(graph.parameters.values())
         tiled = {parameter.name for parameter in parameters if is_tiled(parameter)}
-        is_training = autograd.is_training() and known.check == _VALUES
+        is_training = autograd.is_training() and current.check == _VALUES
         statistics = set(graph.symbol.list_auxiliary_states())
         if is_training and statistics and any(p._data is None for p in parameters):
             self._run_code(is_training=False)  # initializes them without writing to statistics
@@ -231,24 +231,24 @@ class _First:
         text = trace_check.difference(eager, nesting.rebuild(graph.outputs, results))
         partitioned.release_last()
         if text is not None:
-            known.refuse(f"its trace computes something else than its code: {text}")
+            current.refuse(f"its trace computes something else than its code: {text}")
             del results
             for parameter in parameters:
                 if is_tiled(parameter) and parameter.name not in tiled:
                     untile(parameter)
-            raise UntraceableError(str(known.reason))
+            raise UntraceableError(str(current.reason))
 
-    def compare_shapes(self, known: _Trace) -> Any:
+    def compare_shapes(self, current: _Trace) -> Any:
         """Run only the code, as the script would, and compare shapes and types with the trace."""
-        assert known.graph is not None
+        assert current.graph is not None
         with _quietly(self._session.state):
             results = self._original(self._block, *self._args)
         arrays, pattern = nesting.flatten(results)
-        expected = _inferred(known.graph, self._arrays)
-        text = trace_check.difference_of_shapes(arrays, pattern, expected, known.graph.outputs)
+        expected = _inferred(current.graph, self._arrays)
+        text = trace_check.difference_of_shapes(arrays, pattern, expected, current.graph.outputs)
         if text is not None:
-            known.refuse(f"its trace computes something else than its code: {text}")
-            _tell(self._block, str(known.reason), self._session)
+            current.refuse(f"its trace computes something else than its code: {text}")
+            _tell(self._block, str(current.reason), self._session)
         return results
 
     def _run_code(self, *, is_training: bool) -> Any:
@@ -299,17 +299,17 @@ def _find(
     state: State,
 ) -> _Trace:
     """Return the trace that holds now; make it if there is none."""
-    known: Known = state.traces.setdefault(block, Known())
+    block_traces: BlockTraces = state.traces.setdefault(block, BlockTraces())
     key = [pattern, autograd.is_training(), autograd.is_recording(), *attributes.read(inside)]
-    for kept in known.traces:
-        if kept.key == key and attributes.read_sources(kept.sources) == kept.values:
-            if kept is not known.traces[0]:
-                known.traces.remove(kept)
-                known.traces.insert(0, kept)
-            return kept
+    for candidate in block_traces.traces:
+        if candidate.key == key and attributes.read_sources(candidate.sources) == candidate.values:
+            if candidate is not block_traces.traces[0]:
+                block_traces.traces.remove(candidate)
+                block_traces.traces.insert(0, candidate)
+            return candidate
     sources = attributes.sources(inside)
     new = _Trace(key, sources, attributes.read_sources(sources))
-    if len(known.traces) >= _MAX_TRACES:
+    if len(block_traces.traces) >= _MAX_TRACES:
         new.refuse(_RESTLESS)
         return new
     try:
@@ -318,22 +318,22 @@ def _find(
         new.refuse(str(error))
     else:
         new.check = _kind_of_check(new.graph, state)
-        new.partitioned = _equal_one(new.graph, known) or PartitionedBlock(new.graph)
+        new.partitioned = _equal_one(new.graph, block_traces) or PartitionedBlock(new.graph)
         block.apply(untie)
-    known.traces.insert(0, new)
+    block_traces.traces.insert(0, new)
     return new
 
 
-def _equal_one(graph: Graph, known: Known) -> Optional[PartitionedBlock]:
+def _equal_one(graph: Graph, block_traces: BlockTraces) -> Optional[PartitionedBlock]:
     """The block that runs an equal graph, traced in another mode or with other values."""
     text = symbol_text(graph.symbol)
-    for other in known.traces:
+    for candidate in block_traces.traces:
         if (
-            other.graph is not None
-            and other.graph._cached_op_args == graph._cached_op_args
-            and symbol_text(other.graph.symbol) == text
+            candidate.graph is not None
+            and candidate.graph._cached_op_args == graph._cached_op_args
+            and symbol_text(candidate.graph.symbol) == text
         ):
-            return other.partitioned
+            return candidate.partitioned
     return None
 
 
@@ -362,10 +362,10 @@ def _draws(op: str, attrs: Any, state: State) -> str:
 
 
 def _tell(block: Any, reason: str, session: Session) -> None:
-    known = session.state.traces.setdefault(block, Known())
-    if reason not in known.told:
+    block_traces = session.state.traces.setdefault(block, BlockTraces())
+    if reason not in block_traces.told:
         block_report.untraced(block.name or type(block).__name__, reason, session)
-        known.told.add(reason)
+        block_traces.told.add(reason)
 
 
 def _has_arrays(args: Any) -> bool:
@@ -383,8 +383,8 @@ def _is_divided(args: Any) -> bool:
 
 def _is_kept(block: Any, state: State) -> bool:
     """Whether a block without parameters is called again: many scripts make a loss per step."""
-    known: Known = state.traces.setdefault(block, Known())
-    was_called, known.was_called = known.was_called, True
+    block_traces: BlockTraces = state.traces.setdefault(block, BlockTraces())
+    was_called, block_traces.was_called = block_traces.was_called, True
     return was_called
 
 
@@ -439,11 +439,11 @@ def _signature(graph: Graph, arrays: Sequence[Any]) -> Any:
 
 def _inferred(graph: Graph, arrays: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Shape and type of each output of a trace."""
-    known = dict(zip(graph.input_names, arrays))
-    known.update((name, p) for name, p in graph.parameters.items())
-    known = {name: known[name] for name in graph.symbol.list_inputs()}
-    _, shapes, _ = graph.symbol.infer_shape(**{name: each.shape for name, each in known.items()})
-    _, dtypes, _ = graph.symbol.infer_type(**{name: each.dtype for name, each in known.items()})
+    values = dict(zip(graph.input_names, arrays))
+    values.update((name, p) for name, p in graph.parameters.items())
+    values = {name: values[name] for name in graph.symbol.list_inputs()}
+    _, shapes, _ = graph.symbol.infer_shape(**{name: each.shape for name, each in values.items()})
+    _, dtypes, _ = graph.symbol.infer_type(**{name: each.dtype for name, each in values.items()})
     return list(zip(shapes, map(np.dtype, dtypes)))
 
 

@@ -104,8 +104,8 @@ class BackwardCalls:
         free_dropped()
         if self.lock.acquire(blocking=False):
             try:
-                for each in self.recorded():
-                    each.let_go()
+                for recording in self.recorded():
+                    recording.let_go()
             finally:
                 self.lock.release()
 
@@ -167,9 +167,9 @@ class BackwardCalls:
 
     def _find_triggered(self, triggered: list[Recorded]) -> None:
         """Append the recordings that a backward call has reached since the last query."""
-        for each in self.recorded():
-            if each.triggered():
-                triggered.append(each)
+        for recording in self.recorded():
+            if recording.triggered():
+                triggered.append(recording)
 
     def release(self, recordings: Sequence[Recorded]) -> None:
         """Let the recordings of a backward call proceed; raise the first error of any."""
@@ -192,16 +192,16 @@ class BackwardCalls:
 
     def _wait_for_results(self, count: int, arrays: Any) -> None:
         handles = arrays._obj
-        own: list[Exception] = []
+        failures: list[Exception] = []
         for i in range(count):
             try:
                 check_call(_LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])))
             except MXNetError as error:
-                own.append(error)
+                failures.append(error)
         # A callback's own error says more than the missing results that follow from it.
-        for each in [*map(_error_of, self.recorded()), *own]:
-            if each is not None:
-                raise each
+        for failure in [*map(_error_of, self.recorded()), *failures]:
+            if failure is not None:
+                raise failure
 
 
 def in_operator() -> bool:

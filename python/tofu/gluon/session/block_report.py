@@ -137,8 +137,8 @@ def tell_call(name: str, advice: str, share: str, session: Session) -> None:
     if share:
         _warn_partly(name, share, blocks, untraced, advice, session)
         return
-    for other, reason in untraced:
-        _warn_untraced(other, reason)
+    for block, reason in untraced:
+        _warn_untraced(block, reason)
     if len(blocks) == 1:
         _tell(logging.INFO, blocks[0].name, "", blocks, session)
     elif blocks:
@@ -157,7 +157,7 @@ def _warn_partly(
 ) -> None:
     inside = f"{len(blocks)} blocks" if len(blocks) > 1 else blocks[0].name
     texts = [f"{name} ({inside} inside it, {share}) {_costs(blocks, session)}"]
-    texts += [f"{other} itself runs eagerly: {reason}" for other, reason in untraced]
+    texts += [f"{block} itself runs eagerly: {reason}" for block, reason in untraced]
     texts += [f"to have the rest partitioned, {advice}"] if advice else []
     messages.warn("; ".join(texts))
     _close(blocks, session)
@@ -201,10 +201,10 @@ def first_step(share: Fraction, session: Session) -> None:
 
     share: of the trained parameters' elements, those in partitioned blocks.
     """
-    told, session.state.first_step = session.state.first_step, None
-    if told is None or len(told) < 2:
+    reports, session.state.first_step = session.state.first_step, None
+    if reports is None or len(reports) < 2:
         return
-    blocks = [block for found, _ in told for block in found]
+    blocks = [block for group, _ in reports for block in group]
     _log.info(
         "first step: %d blocks with %s of the parameters, %s communicated per step, about %s on "
         "a worker (%s serially), set up in %.2f s%s",
@@ -213,7 +213,7 @@ def first_step(share: Fraction, session: Session) -> None:
         format_bytes(sum(each.fetched_bytes for each in blocks)),
         format_bytes(sum(each.memory_bytes for each in blocks)),
         format_bytes(sum(each.serial_bytes for each in blocks)),
-        sum(seconds for _, seconds in told),
+        sum(seconds for _, seconds in reports),
         _where_seen(session),
     )
 

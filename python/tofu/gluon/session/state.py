@@ -86,7 +86,7 @@ class State:
 
     Attributes:
         blocks: HybridBlock -> its PartitionedBlock.
-        traces: block that was never hybridized -> its tofu.gluon.blocks.unhybridized.Known.
+        traces: block that was never hybridized -> its tofu.gluon.blocks.unhybridized.BlockTraces.
         tracing: held while a block is traced.
         eager: blocks that the user was warned of.
         depth: calls of blocks, by thread.

@@ -85,15 +85,15 @@ def _grad_of_tiles(
     sentinels = _sentinels(state, heads)
     if not sentinels:  # MXNet reports the error
         return original([array if o is None else o._data[0] for array, o in asked])
-    known = [[array] if owner is None else gated_tiles(owner) for array, owner in asked]
-    flat = [array for arrays in known for array in arrays]
+    arrays_of_each = [[array] if owner is None else gated_tiles(owner) for array, owner in asked]
+    flat = [array for arrays in arrays_of_each for array in arrays]
     delivered: Parts = {}
     state.collected = delivered
     try:
         computed = iter(original([*flat, *sentinels]))
     finally:
         state.collected = None
-    gradients_of_each = [[next(computed) for _ in arrays] for arrays in known]
+    gradients_of_each = [[next(computed) for _ in arrays] for arrays in arrays_of_each]
     return [
         gradients[0] if owner is None else _result(array, owner, gradients, delivered)
         for (array, owner), gradients in zip(asked, gradients_of_each)
@@ -110,8 +110,8 @@ def _check_gradients_of_gradients(
     with state.calls.lock:
         sentinels = set().union(*map(autograd_hooks.inputs_of, _sentinels(state, heads)))
         for array, owner in zip(asked, owners) if sentinels else ():
-            known = set() if owner is not None else autograd_hooks.inputs_of(array)
-            if owner is None and not autograd_hooks.pass_by(heads, known, sentinels):
+            inputs = set() if owner is not None else autograd_hooks.inputs_of(array)
+            if owner is None and not autograd_hooks.pass_by(heads, inputs, sentinels):
                 continue
             name = "an array" if owner is None else f"parameter {owner.name}"
             raise GradientError(

@@ -174,8 +174,8 @@ def start(trainer: Any) -> None:
     Raises:
         ConfigError: a process has other parameters than process 0.
     """
-    own = of(trainer)
-    assert own is not None
+    connection = of(trainer)
+    assert connection is not None
     ready = [p for p in trainer._params_to_init if not p._deferred_init]
     trainer._params_to_init = [p for p in trainer._params_to_init if p._deferred_init]
     if not ready:
@@ -185,15 +185,15 @@ def start(trainer: Any) -> None:
     outs: list[list[Any]] = []
     keys: list[int] = []
     ends = []
-    for parameter, boxes in zip(ready, _agreed_boxes(trainer, own, ready)):
-        slot = _new_slot(own, parameter, boxes)
-        own.slots[trainer._param2idx[parameter.name]] = slot
-        sent, received, end = _ways(own, slot, parameter, parameter._data, parameter._data)
+    for parameter, boxes in zip(ready, _agreed_boxes(trainer, connection, ready)):
+        slot = _new_slot(connection, parameter, boxes)
+        connection.slots[trainer._param2idx[parameter.name]] = slot
+        sent, received, end = _ways(connection, slot, parameter, parameter._data, parameter._data)
         values += [array.copy() for array in sent]
         outs += received
         keys += slot.keys
         ends.append(end)
-    own.cluster.broadcast(keys, values, outs)
+    connection.cluster.broadcast(keys, values, outs)
     for end in ends:
         end()
     _refresh(trainer)
@@ -201,14 +201,14 @@ def start(trainer: Any) -> None:
 
 def allreduce(trainer: Any) -> None:
     """Replace Trainer._allreduce_grads: sum the gradients of all processes."""
-    own = of(trainer)
-    assert own is not None
+    connection = of(trainer)
+    assert connection is not None
     _flush(trainer)
     outs: list[Any] = []
     for index, parameter in _fresh(trainer):
         gradients = _gradients(parameter)
-        outs += _exchange(own, index, parameter, gradients, gradients)
-    _finish(own, outs)
+        outs += _exchange(connection, index, parameter, gradients, gradients)
+    _finish(connection, outs)
     _refresh(trainer)
 
 
@@ -218,14 +218,14 @@ def update_on_servers(trainer: Any, ignore_stale_grad: bool) -> None:
     Raises:
         UserWarning: a gradient is stale, and `ignore_stale_grad` is off. Nothing is sent then.
     """
-    own = of(trainer)
-    assert own is not None
+    connection = of(trainer)
+    assert connection is not None
     _flush(trainer)
     fresh = _fresh(trainer, check=not ignore_stale_grad)
     outs: list[Any] = []
     for index, parameter in fresh:
-        outs += _exchange(own, index, parameter, _gradients(parameter), parameter._data)
-    _finish(own, outs)
+        outs += _exchange(connection, index, parameter, _gradients(parameter), parameter._data)
+    _finish(connection, outs)
     for _, parameter in fresh:
         for array in parameter._data:
             array._fresh_grad = False
@@ -261,7 +261,9 @@ def _share(connected: Cluster, params: dict[str, Any]) -> None:
     params.update(kvstore=connected.kvstore, update_on_kvstore=False)
 
 
-def _agreed_boxes(trainer: Any, own: _Connection, ready: Sequence[Any]) -> list[tuple[Box, ...]]:
+def _agreed_boxes(
+    trainer: Any, connection: _Connection, ready: Sequence[Any]
+) -> list[tuple[Box, ...]]:
     """The boxes of each parameter that the processes exchange.
 
     Raises:
@@ -277,16 +279,16 @@ def _agreed_boxes(trainer: Any, own: _Connection, ready: Sequence[Any]) -> list[
         shape = shape_of(parameter)
         name = f"parameter {trainer._param2idx[parameter.name]}"
         facts[name] = f"{list(shape)} {np.dtype(parameter.dtype).name} {parameter.grad_req}"
-        whole = trainer._update_on_kvstore and not own.elementwise
+        whole = trainer._update_on_kvstore and not connection.elementwise
         boxes = [Box.whole(shape)] if whole else _layout(parameter).boxes
         tiles.append(list(dict.fromkeys(boxes)))
-    messages_of_all = own.cluster.gather(packed(Described(facts, tiles)))
+    messages_of_all = connection.cluster.gather(packed(Described(facts, tiles)))
     processes = [unpacked(message) for message in messages_of_all]
     check_same(processes)
     return [common_boxes(each) for each in zip(*(process.tiles for process in processes))]
 
 
-def _new_slot(own: _Connection, parameter: Any, boxes: tuple[Box, ...]) -> _Slot:
+def _new_slot(connection: _Connection, parameter: Any, boxes: tuple[Box, ...]) -> _Slot:
     layout = _layout(parameter)
     workers = tuple(
         tuple(worker for worker, tile in enumerate(layout.boxes) if tile == box) for box in boxes
@@ -296,7 +298,7 @@ def _new_slot(own: _Connection, parameter: Any, boxes: tuple[Box, ...]) -> _Slot
         for box in boxes
     )
     return _Slot(
-        tuple(own.cluster.new_keys(len(boxes))),
+        tuple(connection.cluster.new_keys(len(boxes))),
         dataclasses.replace(layout, boxes=boxes),
         tuple(parameter._data[holder].context for holder in holders),
         layout.boxes,
@@ -339,7 +341,11 @@ def _gradients(parameter: Any) -> list[Any]:
 
 
 def _ways(
-    own: _Connection, slot: _Slot, parameter: Any, arrays: Sequence[Any], targets: Sequence[Any]
+    connection: _Connection,
+    slot: _Slot,
+    parameter: Any,
+    arrays: Sequence[Any],
+    targets: Sequence[Any],
 ) -> tuple[list[Any], list[list[Any]], Callable[[], Any]]:
     """Arrays to send a parameter's tiles to the servers, and to receive the results.
 
@@ -350,27 +356,33 @@ def _ways(
     if slot.workers and slot.tiles == layout.boxes:
         sent = [arrays[workers[0]] for workers in slot.workers]
         return sent, [[targets[each] for each in workers] for workers in slot.workers], list
-    sent = own.relay(arrays, layout, slot.boxes, slot.contexts)
+    sent = connection.relay(arrays, layout, slot.boxes, slot.contexts)
     contexts = [target.context for target in targets]
-    end = functools.partial(own.relay, sent, slot.boxes, layout, contexts, targets)
+    end = functools.partial(connection.relay, sent, slot.boxes, layout, contexts, targets)
     return sent, [[array] for array in sent], end
 
 
 def _exchange(
-    own: _Connection, index: int, parameter: Any, gradients: Sequence[Any], targets: Sequence[Any]
+    connection: _Connection,
+    index: int,
+    parameter: Any,
+    gradients: Sequence[Any],
+    targets: Sequence[Any],
 ) -> Sequence[Any]:
     """Push gradients under a parameter's keys, and pull. Returns the arrays that are written."""
-    slot = own.slots[index]
-    sent, received, end = _ways(own, slot, parameter, gradients, targets)
+    slot = connection.slots[index]
+    sent, received, end = _ways(connection, slot, parameter, gradients, targets)
     for key, array, outs in zip(slot.keys, sent, received):
-        own.cluster.exchange(key, array, outs, -index)
+        connection.cluster.exchange(key, array, outs, -index)
     end()
     return targets
 
 
-def _finish(own: _Connection, outs: Sequence[Any]) -> None:
-    own.steps += 1
-    with own.cluster.watchdog.waiting(f"the gradients of all processes in step {own.steps}"):
+def _finish(connection: _Connection, outs: Sequence[Any]) -> None:
+    connection.steps += 1
+    with connection.cluster.watchdog.waiting(
+        f"the gradients of all processes in step {connection.steps}"
+    ):
         cluster.wait_for(outs)
 
 

@@ -32,9 +32,9 @@ class Described:
     tiles: list[list[Box]]
 
 
-def packed(own: Described) -> bytes:
+def packed(described: Described) -> bytes:
     """A description as a message."""
-    return zlib.compress(json.dumps([own.facts, own.tiles]).encode())
+    return zlib.compress(json.dumps([described.facts, described.tiles]).encode())
 
 
 def unpacked(message: bytes) -> Described:

@@ -57,9 +57,9 @@ def rule_for(optimizer: Any) -> Optional[Rule]:
 
 
 def _lamb(optimizer: Any, tensors: Sequence[Spread], count: Count) -> None:
-    for each in tensors:
-        count(each.index)
-        _lamb_one(optimizer, each)
+    for tensor in tensors:
+        count(tensor.index)
+        _lamb_one(optimizer, tensor)
 
 
 def _lamb_one(optimizer: Any, tensor: Spread) -> None:
@@ -133,19 +133,19 @@ def _lars_one(
 
 
 def _lbsgd(optimizer: Any, tensors: Sequence[Spread], count: Count) -> None:
-    for each in tensors:
-        lr, wd = optimizer._get_lr(each.index), optimizer._get_wd(each.index)
-        count(each.index)
-        masters, gradients, momenta = _in_single_precision(optimizer, each)
+    for tensor in tensors:
+        lr, wd = optimizer._get_lr(tensor.index), optimizer._get_wd(tensor.index)
+        count(tensor.index)
+        masters, gradients, momenta = _in_single_precision(optimizer, tensor)
         if optimizer.batch_scale > 1:  # they are kept, and their memory is used again
             gradients = [gradient.copy() for gradient in gradients]
-        keys = [(each.index, worker) for worker in range(len(masters))]
+        keys = [(tensor.index, worker) for worker in range(len(masters))]
         sums = [optimizer._cumulate_gradient(g, key) for g, key in zip(gradients, keys)]
         if sums[0]["num_cums"] % optimizer.batch_scale:
             continue  # MXNet's update has a rate of 0 here
         gradients = [each["cum_grad"] / optimizer.batch_scale for each in sums]
         if optimizer.warmup_strategy == "lars":
-            lr *= _trust(each, masters, gradients, wd)
+            lr *= _trust(tensor, masters, gradients, wd)
         else:
             lr *= optimizer._get_lbmult(sums[0]["num_cums"])
         options = {"lr": lr, "wd": wd, "rescale_grad": optimizer.rescale_grad}
@@ -157,7 +157,7 @@ def _lbsgd(optimizer: Any, tensors: Sequence[Spread], count: Count) -> None:
             else:
                 mixture = {"momentum": optimizer.momentum, **options}
                 nd.sgd_mom_update(weight, gradient, momentum, out=weight, **mixture)
-        _set_weights(each, masters)
+        _set_weights(tensor, masters)
         for key in keys:
             optimizer._reset_cum_gradient(key)
 

@@ -362,22 +362,22 @@ def _teach() -> None:
     NDArrayBase.__del__ = _unless_divided(NDArrayBase.__del__, lambda _: None)
 
 
-def _known(plain: property, known: Callable[[Any], Any]) -> property:
+def _known(plain: property, lazy: Callable[[Any], Any]) -> property:
     """Make an attribute of arrays that asks the array's ``Delivered`` if there is one."""
     assert plain.fget is not None
-    return property(_unless_divided(plain.fget, known), plain.fset, plain.fdel, plain.__doc__)
+    return property(_unless_divided(plain.fget, lazy), plain.fset, plain.fdel, plain.__doc__)
 
 
 def _unless_divided(
-    plain: Callable[[Any], Any], known: Callable[[Any], Any]
+    plain: Callable[[Any], Any], lazy: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    """Make a method of arrays: `plain`, or `known` for an output that nothing has read."""
+    """Make a method of arrays: `plain`, or `lazy` for an output that nothing has read."""
     get, kind = _HANDLE.__get__, Delivered  # at Python's end the module's names may be gone
 
     @functools.wraps(plain)
     def method(self: Any) -> Any:
         delivered = get(self)
-        return known(delivered) if type(delivered) is kind else plain(self)
+        return lazy(delivered) if type(delivered) is kind else plain(self)
 
     return method
 
@@ -391,10 +391,10 @@ def _record(delivered: Delivered, handle: Any) -> None:
     def backward(heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
         with np_shape(scalars or None):
             try:
-                own = heads[0].copy()
-                own.wait_to_read()  # MXNet may free the head when this returns
+                head = heads[0].copy()
+                head.wait_to_read()  # MXNet may free the head when this returns
                 if requests[0] != NULL:
-                    gradient.add(serial, own)
+                    gradient.add(serial, head)
             except Exception as error:
                 gradient.fail(error)
             write_gradient(gradients[0], None, requests[0])

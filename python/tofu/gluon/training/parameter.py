@@ -229,8 +229,8 @@ class Tiled:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # Copies and pickles are plain parameters.
-        ours = ("_tofu", "_tofu_views")
-        state = {name: value for name, value in self.__dict__.items() if name not in ours}
+        tofu_names = ("_tofu", "_tofu_views")
+        state = {name: value for name, value in self.__dict__.items() if name not in tofu_names}
         state["_data"] = _plain_copy(self, self._data)
         state["_grad"] = _plain_copy(self, *_gradient_tiles(self))
         return object.__new__, (self._plain_class,), state

@@ -215,8 +215,8 @@ class Recording:
             token = nd.zeros((1,), ctx=worker)
             record_function([tiles[i] for i in indices], [token], self._gate(gate, indices))
             tokens.append(token.as_in_context(context))
-        own = [*self._links, *tokens, self._probe, self._sentinel]
-        return record_function([*inputs, *own], outputs, self._backward)
+        extra = [*self._links, *tokens, self._probe, self._sentinel]
+        return record_function([*inputs, *extra], outputs, self._backward)
 
     def _backward(self, heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
         with np_shape(self._scalars or None):
@@ -232,11 +232,11 @@ class Recording:
                     "parameters whole again; expected backward before disable. Record it again"
                 )
             try:
-                own = self._head_gradients(heads)
+                head_gradients = self._head_gradients(heads)
                 self.arrived.set()
                 self._take_turn()
                 with self._calls.pushing:
-                    input_gradients, tile_gradients = self._differentiated(own, requests)
+                    input_gradients, tile_gradients = self._differentiated(head_gradients, requests)
             finally:
                 self.forget_heads()
             values = [*input_gradients, *[None] * (len(gradients) - self._num_inputs)]
@@ -259,12 +259,12 @@ class Recording:
         """The head gradients of autograd or of the slots, computed."""
         if self._heads is None:
             # Only operators that an input gradient depends on keep the head gradients alive.
-            own: list[Any] = [head.copy() for head in heads]
+            head_gradients: list[Any] = [head.copy() for head in heads]
         else:
-            own = [slot.take(layout) for slot, layout in self._heads]
-        for head in own:
+            head_gradients = [slot.take(layout) for slot, layout in self._heads]
+        for head in head_gradients:
             _wait_for([head] if head is None or isinstance(head, NDArray) else head.arrays)
-        return own
+        return head_gradients
 
     def _differentiated(
         self, heads: list[Any], requests: list[int]
@@ -284,8 +284,8 @@ class Recording:
             if slot is not None and request != NULL:
                 slot.add(self.serial, value)
         pairs = zip(self._slots, input_gradients)
-        own = [value if slot is None else None for slot, value in pairs]
-        return own, tile_gradients
+        direct = [value if slot is None else None for slot, value in pairs]
+        return direct, tile_gradients
 
     def _take_turn(self) -> None:
         """Wait until the backward call lets this callback proceed, or has ended."""

@@ -134,9 +134,9 @@ class TileState:
         """Return the part that each worker updates of the weight with these tiles."""
         if self.update_layout.boxes == self.layout.boxes:
             return tiles
-        known = self._views()
-        if known is not None:
-            return list(known.arrays)
+        views = self._views()
+        if views is not None:
+            return list(views.arrays)
         return self.parts_of(tiles, self.layout, self.update_layout)
 
     def spread_parts(self, parts: list[Any], tiles: list[Any]) -> None:
@@ -148,9 +148,9 @@ class TileState:
         """
         if parts is tiles:
             return
-        known = self._views()
-        if known is not None:
-            known.spread()
+        views = self._views()
+        if views is not None:
+            views.spread()
             return
         backend = self.state.backend
         layouts = (_with_dtype(each, tiles[0]) for each in (self.update_layout, self.layout))

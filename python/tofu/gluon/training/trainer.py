@@ -200,7 +200,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
         if _overflows(self):
             return
         _wait_for_python(self)
-        own = updaters_for(self, tiled._tofu)
+        updaters = updaters_for(self, tiled._tofu)
         divided: list[_Divided] = []
         whole: list[Job] = []
         gathered: list[tuple[Any, Any]] = []
@@ -213,23 +213,23 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
                 whole.append((index, parameter._grad[0], parameter._data[0]))
                 continue
             parameter._tofu.updates += 1
-            if own.elementwise or own.rule is not None:
+            if updaters.elementwise or updaters.rule is not None:
                 divided.append(_divided(index, parameter))
             else:
                 gathered.append((index, parameter))
-        split_states(self, own, [each.index for each in divided])
+        split_states(self, updaters, [each.index for each in divided])
         parts_without_states = (
             (each.index, each.parameter, each.weights())
             for each in divided
-            if any(each.index not in updater.states for updater in own.updaters)
+            if any(each.index not in updater.states for updater in updaters.updaters)
         )
-        make_states(own.optimizer, own.updaters, parts_without_states)
-        if own.rule is None:
-            _update_elementwise(own, divided)
+        make_states(updaters.optimizer, updaters.updaters, parts_without_states)
+        if updaters.rule is None:
+            _update_elementwise(updaters, divided)
         if whole:
             whole_updater(self)(*zip(*whole))
-        if own.rule is not None:
-            _update_spread(own, divided)
+        if updaters.rule is not None:
+            _update_spread(updaters, divided)
         _update_gathered(self, gathered)
         views.refresh(state.views)
         if state.first_step is not None:
@@ -320,14 +320,14 @@ def _parts(some: Sequence[_Divided]) -> Iterator[list[tuple[list[Any], list[Any]
             each.spread(weights)
 
 
-def _update_elementwise(own: Updaters, divided: Sequence[_Divided]) -> None:
+def _update_elementwise(updaters: Updaters, divided: Sequence[_Divided]) -> None:
     """Update each worker's parts."""
     tiles = [each.tile() for each in divided]
-    devices = [updater.tofu_device for updater in own.updaters]
-    for numbers, update in calls_for(own.optimizer, devices, tiles):
+    devices = [updater.tofu_device for updater in updaters.updaters]
+    for numbers, update in calls_for(updaters.optimizer, devices, tiles):
         some = [divided[number] for number in numbers]
         with _parts(some) as parts:
-            for worker, updater in enumerate(own.updaters):
+            for worker, updater in enumerate(updaters.updaters):
                 jobs = [
                     (each.index, gradients[worker], weights[worker])
                     for each, (gradients, weights) in zip(some, parts)
@@ -335,28 +335,30 @@ def _update_elementwise(own: Updaters, divided: Sequence[_Divided]) -> None:
                 update(updater, jobs)
 
 
-def _update_spread(own: Updaters, divided: Sequence[_Divided]) -> None:
+def _update_spread(updaters: Updaters, divided: Sequence[_Divided]) -> None:
     """Update tiles by a rule, as many weights at a time as the optimizer takes in one call."""
-    optimizer = own.optimizer
+    optimizer = updaters.optimizer
     at_once = max(1, optimizer.aggregate_num)
 
     def count(index: int) -> None:
-        for updater in own.updaters:
+        for updater in updaters.updaters:
             optimizer._set_current_context(updater.tofu_device)
             optimizer._update_count(index)
 
     for begin in range(0, len(divided), at_once):
         some = divided[begin : begin + at_once]
-        assert own.rule is not None
+        assert updaters.rule is not None
         with _parts(some) as parts, autograd.pause():
-            spread = [_spread_of(own, each, *both) for each, both in zip(some, parts)]
-            own.rule(optimizer, spread, count)
+            spread = [_spread_of(updaters, each, *both) for each, both in zip(some, parts)]
+            updaters.rule(optimizer, spread, count)
 
 
-def _spread_of(own: Updaters, each: _Divided, gradients: list[Any], weights: list[Any]) -> Spread:
+def _spread_of(
+    updaters: Updaters, divided: _Divided, gradients: list[Any], weights: list[Any]
+) -> Spread:
     """The parts of a tiled parameter with its optimizer states."""
-    states = [updater.states[each.index] for updater in own.updaters]
-    return Spread(each.index, weights, gradients, states, each.layout.boxes)
+    states = [updater.states[divided.index] for updater in updaters.updaters]
+    return Spread(divided.index, weights, gradients, states, divided.layout.boxes)
 
 
 def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:

@@ -67,9 +67,9 @@ def _updaters_of(trainer: Any) -> Optional[Updaters]:
 
 def updaters_for(trainer: Any, tile_state: TileState) -> Updaters:
     """Return a Trainer's updaters; make them if its optimizer has none yet."""
-    known, optimizer = _updaters_of(trainer), trainer._optimizer
-    if known is not None and known.optimizer is optimizer:
-        return known
+    existing, optimizer = _updaters_of(trainer), trainer._optimizer
+    if existing is not None and existing.optimizer is optimizer:
+        return existing
     contexts = tile_state.contexts
     elementwise = updates_elementwise(optimizer, contexts[0])
     rule = None if elementwise else rule_for(optimizer)
@@ -111,19 +111,19 @@ def save_states(original: Callable[..., None]) -> Callable[..., None]:
     def _save_states(self: Any, fname: str) -> None:
         if _without_keys(self, "save_states") and checkpoints.is_left_out(fname):
             return
-        own = _updaters_of(self)
-        if own is None or not own.split:
+        updaters = _updaters_of(self)
+        if updaters is None or not updaters.split:
             with checkpoints.replacing(fname) as partial:
                 original(self, partial)
             return
         optimizer = copy.copy(self._optimizer)
         device = self._contexts[0].device_id
         counts = dict(_counts(optimizer, device))
-        counts.update(_counts(optimizer, own.updaters[0].tofu_device))
+        counts.update(_counts(optimizer, updaters.updaters[0].tofu_device))
         optimizer._all_index_update_counts = {device: counts}
         optimizer._index_update_count = counts
         updater = mx.optimizer.get_updater(optimizer)
-        updater.states = _whole_states(self, own)
+        updater.states = _whole_states(self, updaters)
         with checkpoints.replacing(fname) as partial, open(partial, "wb") as file:
             file.write(updater.get_states(dump_optimizer=True))
 
@@ -150,33 +150,33 @@ def merge_states(trainer: Any) -> None:
     distributed.forget(trainer)
     if vars(trainer).pop("_tofu_past_kvstore", False):
         trainer._params_to_init += [p for p in trainer._params if not in_kvstore(p)]
-    own: Optional[Updaters] = vars(trainer).pop("_tofu", None)
-    if own is None or not own.split:
+    updaters: Optional[Updaters] = vars(trainer).pop("_tofu", None)
+    if updaters is None or not updaters.split:
         return
     updater = whole_updater(trainer)
-    updater.states = _whole_states(trainer, own)
+    updater.states = _whole_states(trainer, updaters)
     updater.states_synced = dict.fromkeys(updater.states, True)
-    counts = _counts(trainer._optimizer, own.updaters[0].tofu_device)
+    counts = _counts(trainer._optimizer, updaters.updaters[0].tofu_device)
     trainer._optimizer._all_index_update_counts = {trainer._contexts[0].device_id: counts}
 
 
-def split_states(trainer: Any, own: Updaters, indices: Sequence[int]) -> None:
+def split_states(trainer: Any, updaters: Updaters, indices: Sequence[int]) -> None:
     """Move the existing optimizer states of these parameters to the workers."""
     plain, optimizer = whole_updater(trainer), trainer._optimizer
     counts = _counts(optimizer, trainer._contexts[0].device_id)
     for index in indices:
-        if index in own.split:
+        if index in updaters.split:
             continue
         tile_state = trainer._params[index]._tofu
-        own.split[index] = tile_state
-        for updater in own.updaters:
+        updaters.split[index] = tile_state
+        for updater in updaters.updaters:
             if index in counts:
                 _counts(optimizer, updater.tofu_device).setdefault(index, counts[index])
         if index not in plain.states:
             continue
         whole = plain.states.pop(index)
         plain.states_synced.pop(index, None)
-        for updater, part in zip(own.updaters, _scatter(whole, tile_state)):
+        for updater, part in zip(updaters.updaters, _scatter(whole, tile_state)):
             updater.states[index] = part
             updater.states_synced[index] = True
 
@@ -199,12 +199,12 @@ def _without_keys(trainer: Any, what: str) -> bool:
     return True
 
 
-def _whole_states(trainer: Any, own: Updaters) -> dict[int, Any]:
+def _whole_states(trainer: Any, updaters: Updaters) -> dict[int, Any]:
     states = dict(whole_updater(trainer).states)
     where = trainer._contexts[0]
-    for index, tile_state in own.split.items():
-        if index in own.updaters[0].states:
-            parts = [updater.states[index] for updater in own.updaters]
+    for index, tile_state in updaters.split.items():
+        if index in updaters.updaters[0].states:
+            parts = [updater.states[index] for updater in updaters.updaters]
             states[index] = _gather(parts, tile_state, where)
     return dict(sorted(states.items()))
 

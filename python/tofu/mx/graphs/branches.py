@@ -95,17 +95,17 @@ class _Function:
         outputs = self._operator(*(inputs[at] for at in self.reads))
         return [outputs] if isinstance(outputs, mx.nd.NDArray) else list(outputs)
 
-    def shapes(self, given: Sequence[Any]) -> list[list[int]]:
+    def shapes(self, input_shapes: Sequence[Any]) -> list[list[int]]:
         """The shapes of the function's outputs."""
         names = self.symbol.list_inputs()
-        known = {name: tuple(given[at]) for name, at in zip(names, self.reads)}
-        return [list(shape) for shape in self.symbol.infer_shape(**known)[1]]
+        shapes = {name: tuple(input_shapes[at]) for name, at in zip(names, self.reads)}
+        return [list(shape) for shape in self.symbol.infer_shape(**shapes)[1]]
 
-    def types(self, given: Sequence[Any]) -> list[Any]:
+    def types(self, input_types: Sequence[Any]) -> list[Any]:
         """The types of the function's outputs."""
         names = self.symbol.list_inputs()
-        known = {name: given[at] for name, at in zip(names, self.reads)}
-        return list(self.symbol.infer_type(**known)[1])
+        types = {name: input_types[at] for name, at in zip(names, self.reads)}
+        return list(self.symbol.infer_type(**types)[1])
 
 
 class _Cond:
@@ -123,13 +123,13 @@ class _Cond:
         (chosen,) = condition(inputs)
         return then(inputs) if chosen.asscalar() else otherwise(inputs)
 
-    def shapes(self, given: Sequence[Any]) -> list[list[int]]:
+    def shapes(self, input_shapes: Sequence[Any]) -> list[list[int]]:
         """The shapes of the outputs."""
-        return self._functions[1].shapes(given)
+        return self._functions[1].shapes(input_shapes)
 
-    def types(self, given: Sequence[Any]) -> list[Any]:
+    def types(self, input_types: Sequence[Any]) -> list[Any]:
         """The types of the outputs."""
-        return self._functions[1].types(given)
+        return self._functions[1].types(input_types)
 
 
 class _While:
@@ -166,15 +166,15 @@ class _While:
         context = inputs[0].context
         return [mx.nd.zeros(s, context, dtype=dtype) for s, dtype in zip(shapes, types)]
 
-    def shapes(self, given: Sequence[Any]) -> list[list[int]]:
+    def shapes(self, input_shapes: Sequence[Any]) -> list[list[int]]:
         """The shapes of the outputs."""
-        step_shapes = self._body.shapes(given)
+        step_shapes = self._body.shapes(input_shapes)
         stacked = [[self._limit, *shape] for shape in step_shapes[: self._kept]]
-        return [*stacked, *(list(given[at]) for at in self._variables)]
+        return [*stacked, *(list(input_shapes[at]) for at in self._variables)]
 
-    def types(self, given: Sequence[Any]) -> list[Any]:
+    def types(self, input_types: Sequence[Any]) -> list[Any]:
         """The types of the outputs."""
-        return self._body.types(given)
+        return self._body.types(input_types)
 
 
 _FLOWS: dict[str, type[Union[_Cond, _While]]] = {_WHILE: _While, _COND: _Cond}

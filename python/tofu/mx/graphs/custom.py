@@ -66,8 +66,8 @@ def _replace_gradient(node: Node) -> None:
 
 
 def _attributes(stand_in: str, attrs: Mapping[str, str]) -> dict[str, str]:
-    own = {k: v for k, v in attrs.items() if k not in ("op_type", WHOLE)}
-    arguments = json.dumps(own, sort_keys=True)
+    options = {k: v for k, v in attrs.items() if k not in ("op_type", WHOLE)}
+    arguments = json.dumps(options, sort_keys=True)
     why = {WHOLE: attrs[WHOLE]} if WHOLE in attrs else {}
     return {"op_type": stand_in, "of": attrs["op_type"], "arguments": arguments, **why}
 
@@ -112,10 +112,10 @@ def _problem(prop: Any) -> str:
             "its gradient does not read all of its inputs, so their shapes are not known; "
             "let declare_backward_dependency return them too"
         )
-    kept = _kept_values(prop, inputs)
-    if kept:
+    stored = _kept_values(prop, inputs)
+    if stored:
         return (
-            f"forward stores {', '.join(kept)} in the operator; make it an output, or compute it "
+            f"forward stores {', '.join(stored)} in the operator; make it an output, or compute it "
             "again in backward"
         )
     return ""
@@ -156,12 +156,12 @@ class _OperatorProp(mx.operator.CustomOpProp):  # type: ignore[misc]
 
     def __init__(self, of: str, arguments: str, **others: str) -> None:
         super().__init__()
-        own = _property_of({"op_type": of, **json.loads(arguments)})
+        prop = _property_of({"op_type": of, **json.loads(arguments)})
         for name in (
             *("list_arguments", "list_outputs", "list_auxiliary_states"),
             *("infer_shape", "infer_type", "declare_backward_dependency", "create_operator"),
         ):
-            setattr(self, name, getattr(own, name))
+            setattr(self, name, getattr(prop, name))
 
 
 class _Gradient(mx.operator.CustomOp):  # type: ignore[misc]
@@ -214,8 +214,8 @@ class _GradientProp(mx.operator.CustomOpProp):  # type: ignore[misc]
         """Returns the names of the gradients, one per input."""
         return [f"gradient{k}" for k in range(self._inputs)]
 
-    def _of_inputs(self, given: Sequence[Any]) -> list[Any]:
-        by_number = dict(zip(self._reads, given))
+    def _of_inputs(self, values: Sequence[Any]) -> list[Any]:
+        by_number = dict(zip(self._reads, values))
         return [by_number[self._outputs + k] for k in range(self._inputs)]
 
     def infer_shape(self, in_shape: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -228,7 +228,7 @@ class _GradientProp(mx.operator.CustomOpProp):  # type: ignore[misc]
 
     def create_operator(self, ctx: Any, in_shapes: list[Any], in_dtypes: list[Any]) -> _Gradient:
         """Create the script's operator for the inputs' shapes, and wrap it."""
-        own = self._prop.create_operator(
+        operator = self._prop.create_operator(
             ctx, self._of_inputs(in_shapes), self._of_inputs(in_dtypes)
         )
-        return _Gradient(own, self._reads, self._outputs, self._inputs)
+        return _Gradient(operator, self._reads, self._outputs, self._inputs)

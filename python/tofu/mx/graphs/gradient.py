@@ -137,11 +137,13 @@ def _cut(dependent: Collection[Node]) -> dict[Entry, Node]:
 
 def _kept(graph: Graph, forward: Graph) -> list[Node]:
     """The variables of both graphs; a symbol alone drops those that nothing reads."""
-    kept = {name: node for name, node in graph.variables().items() if not name.startswith(_CUT)}
+    variables = {
+        name: node for name, node in graph.variables().items() if not name.startswith(_CUT)
+    }
     for node in forward.topological():
         if node.is_variable and not node.name.startswith(_CUT):
-            kept.setdefault(node.name, node)
-    return list(kept.values())
+            variables.setdefault(node.name, node)
+    return list(variables.values())
 
 
 def _gradient_symbol(

@@ -35,11 +35,11 @@ def infer(
     order = graph.topological()
     symbol = graph.to_symbol(all_heads=True)
     arguments = set(symbol.list_arguments())
-    given = {name: variables[name] for name in arguments if name in variables}
+    used = {name: variables[name] for name in arguments if name in variables}
     with mxnet_errors("inferring shapes and dtypes"):
-        _, dtypes, _ = symbol.infer_type(**{name: dtype for name, (_, dtype) in given.items()})
+        _, dtypes, _ = symbol.infer_type(**{name: dtype for name, (_, dtype) in used.items()})
         _, shapes, _ = symbol.infer_shape_partial(
-            **{name: tuple(shape) for name, (shape, _) in given.items()}
+            **{name: tuple(shape) for name, (shape, _) in used.items()}
         )
     scalars = mx.util.is_np_shape()  # else () is MXNet's unknown shape
     least = 0 if may_be_empty and scalars else 1
@@ -49,8 +49,10 @@ def infer(
         node.shapes = [_UNKNOWN if s is None else tuple(s) for s in (shapes or [])[at:end]]
         node.dtypes = [_flag(dtype) for dtype in (dtypes or [])[at:end]]
         at = end
-        known = [(shape or scalars) and all(dim >= least for dim in shape) for shape in node.shapes]
-        if len(known) != node.num_outputs or not all(known) or -1 in node.dtypes:
+        is_known = [
+            (shape or scalars) and all(dim >= least for dim in shape) for shape in node.shapes
+        ]
+        if len(is_known) != node.num_outputs or not all(is_known) or -1 in node.dtypes:
             raise GraphError(
                 f"node {node.name!r} ({node.op}): its shape or dtype does not follow from the "
                 f"variables given: found {node.shapes or 'no shapes'}; give the shape of every "

@@ -55,21 +55,21 @@ def _unrolled(loop: Node) -> list[Entry]:
                 f"node {loop.name!r} ({_FOREACH}): its inputs have {length} and {entry.shape[0]} "
                 "slices, expected equally many"
             )
-    given = dict(zip((*slices, *states, *rest), loop.inputs))
+    entries = dict(zip((*slices, *states, *rest), loop.inputs))
     cut = {at: _slices(loop, entry, at) for at, entry in zip(slices, data)}
-    kept = int(loop.attrs["num_out_data"])
-    collected: list[list[Entry]] = [[] for _ in range(kept)]
+    num_data = int(loop.attrs["num_out_data"])
+    collected: list[list[Entry]] = [[] for _ in range(num_data)]
     for step in range(length):
-        given.update({at: each[step] for at, each in cut.items()})
-        results = _step(loop, given, step)
+        entries.update({at: each[step] for at, each in cut.items()})
+        results = _step(loop, entries, step)
         for steps, result in zip(collected, results):
             steps.append(result)
-        given.update(zip(states, results[kept:]))
+        entries.update(zip(states, results[num_data:]))
     stacked = [_stacked(loop, number, steps) for number, steps in enumerate(collected)]
-    return [*stacked, *(given[at] for at in states)]
+    return [*stacked, *(entries[at] for at in states)]
 
 
-def _step(loop: Node, given: Mapping[int, Entry], step: int) -> list[Entry]:
+def _step(loop: Node, entries: Mapping[int, Entry], step: int) -> list[Entry]:
     """Copy the body; the copy reads the given entries."""
     (record,) = loop.subgraphs
     body = Graph.from_json(json.dumps(record))
@@ -77,7 +77,7 @@ def _step(loop: Node, given: Mapping[int, Entry], step: int) -> list[Entry]:
     for node in body.topological():
         node.name += f"{STAGE}step{step}"
     names = [record["nodes"][number]["name"] for number in record["arg_nodes"]]
-    body.replace({Entry(variables[name]): given[at] for at, name in enumerate(names)})
+    body.replace({Entry(variables[name]): entries[at] for at, name in enumerate(names)})
     return body.heads
 
 

@@ -126,12 +126,12 @@ class _Replay(mx.operator.CustomOp):  # type: ignore[misc]
 
     def _bound(self, inputs: Sequence[Any]) -> mx.executor.Executor:
         names = self._symbol.list_arguments()
-        own = {name: mx.nd.zeros_like(inputs[_number(name)]) for name in names}
-        gradients = {name: mx.nd.zeros_like(array) for name, array in own.items()}
+        arrays = {name: mx.nd.zeros_like(inputs[_number(name)]) for name in names}
+        gradients = {name: mx.nd.zeros_like(array) for name, array in arrays.items()}
         # Use a context group: on plain cpu(0) MXNet would search for subgraphs and log it.
         with untaught():
             return self._symbol.bind(
-                mx.cpu(1), own, args_grad=gradients, group2ctx={_GROUP: inputs[0].context}
+                mx.cpu(1), arrays, args_grad=gradients, group2ctx={_GROUP: inputs[0].context}
             )
 
 

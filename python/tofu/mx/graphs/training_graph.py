@@ -105,17 +105,17 @@ def training_graphs(
     draft.infer()
     updated = [name for name in gradients if name in parameters]
 
-    def complete(own: _Draft, fused: Optional[Collection[str]]) -> _core.Graph:
-        states = AFTER.apply(own.graph, use, fused)
-        replay_stateful(own.graph)
-        own.add_heads("aux", states)
+    def complete(target: _Draft, fused: Optional[Collection[str]]) -> _core.Graph:
+        states = AFTER.apply(target.graph, use, fused)
+        replay_stateful(target.graph)
+        target.add_heads("aux", states)
         if optimizer is not None:
-            own.update(optimizer, updated)
-        unique_names(own.graph)
-        own.infer()
-        _check_stateless(own.graph)
-        _drop_shape_donors(own.graph)
-        return _finished(own.graph, own.roles, own.heads)
+            target.update(optimizer, updated)
+        unique_names(target.graph)
+        target.infer()
+        _check_stateless(target.graph)
+        _drop_shape_donors(target.graph)
+        return _finished(target.graph, target.roles, target.heads)
 
     if any(node.op == _BATCH_NORM for node in draft.graph.topological()):
         return lambda fused: complete(draft.copy(), fused)
@@ -223,7 +223,7 @@ def _differentiate(
     """Add the gradients of the outputs to the graph; zeros for variables without one."""
     extra = graph.heads[outputs:]
     graph.heads = graph.heads[:outputs]
-    graph, known = differentiate(graph, list(gradients), carried=extra)
+    graph, gradient_of = differentiate(graph, list(gradients), carried=extra)
     zeros = {
         name: Entry(
             Node(
@@ -233,9 +233,9 @@ def _differentiate(
             )
         )
         for name in gradients
-        if name not in known
+        if name not in gradient_of
     }
-    return graph, {name: known.get(name) or zeros[name] for name in gradients}
+    return graph, {name: gradient_of.get(name) or zeros[name] for name in gradients}
 
 
 def _check_stateless(graph: Graph) -> None:

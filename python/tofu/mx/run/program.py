@@ -160,8 +160,8 @@ class Program:
             if kind == "gradient":
                 gradients[name] = tiles
             elif kind == "aux":
-                for own, tile in zip(self._variables[name].tiles, tiles):
-                    tile.copyto(self._tiles[own])
+                for target, tile in zip(self._variables[name].tiles, tiles):
+                    tile.copyto(self._tiles[target])
         return gradients
 
     @property
@@ -232,8 +232,8 @@ class Program:
 
 
 def _check_given(value: Value, tiles: Sequence[mx.nd.NDArray]) -> None:
-    given = value.arrays if isinstance(value, Tiles) else []
-    if len(given) != len(tiles) or any(a is not b for a, b in zip(given, tiles)):
+    arrays = value.arrays if isinstance(value, Tiles) else []
+    if len(arrays) != len(tiles) or any(a is not b for a, b in zip(arrays, tiles)):
         raise GraphError("found other arrays, expected the tiles that the program was bound to")
 
 

@@ -135,11 +135,11 @@ def parts_of(tiles: Tiles, layout: Layout, contexts: Sequence[mx.Context]) -> li
     """
     parts = []
     with autograd.pause():
-        for box, context, own, tile in zip(
+        for box, context, tile_box, tile in zip(
             layout.boxes, contexts, tiles.layout.boxes, tiles.arrays
         ):
-            if box.common(own) == box:
-                parts.append(_part(tile, box.relative_to(own)))
+            if box.common(tile_box) == box:
+                parts.append(_part(tile, box.relative_to(tile_box)))
             else:
                 parts.append(mx.nd.empty(box.shape, context, layout.dtype))
                 _collect(tiles, box, parts[-1])
@@ -193,7 +193,7 @@ def views_of(tiles: Tiles, layout: Layout) -> Optional[Views]:
     copies = []
     with autograd.pause():
         owns = zip(arrays, boxes, tiles.layout.boxes)
-        parts = [_part(tile, box.relative_to(own)) for tile, box, own in owns]
+        parts = [_part(tile, box.relative_to(tile_box)) for tile, box, tile_box in owns]
         for source, worker in _exchanges(boxes):
             common = boxes[source].common(tiles.layout.boxes[worker])
             if source == worker or common is None:
@@ -212,20 +212,20 @@ def _exchanges(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
     parts, as MXNet's engine orders all that reads or writes some of a tile.
     """
     count = len(boxes)
-    taken: list[set[Box]] = [set() for _ in range(count)]
+    received: list[set[Box]] = [set() for _ in range(count)]
     for turn in range(1 << (count - 1).bit_length()):
         for worker, source in ((worker, worker ^ turn) for worker in range(count)):
-            if source < count and boxes[source] not in taken[worker]:
-                taken[worker].add(boxes[source])
+            if source < count and boxes[source] not in received[worker]:
+                received[worker].add(boxes[source])
                 yield source, worker
 
 
 def _is_view(tiles: Tiles, worker: int, box: Box) -> bool:
     """Whether ``parts_of`` has returned memory of the worker's own tile."""
-    tile, own = tiles.arrays[worker], tiles.layout.boxes[worker]
+    tile, tile_box = tiles.arrays[worker], tiles.layout.boxes[worker]
     if _may_be_blocked(tile):
         return False
-    return box == own or (box.common(own) == box and box.shape[1:] == own.shape[1:])
+    return box == tile_box or (box.common(tile_box) == box and box.shape[1:] == tile_box.shape[1:])
 
 
 def _write(whole: mx.nd.NDArray, layout: Layout, tiles: Sequence[mx.nd.NDArray]) -> None:

@@ -21,9 +21,9 @@ __all__: list[str] = []
 def dropout(node: Node, build: Builder) -> Sequence[Entry]:
     """The head gradient times the mask, which already carries 1 / (1 - p)."""
     gradient, mask = node.inputs
-    kept = build.shared.get(mask.node)
-    if kept is not None:
-        return [_dropped(gradient, kept[0], mask.node, build)]
+    shared = build.shared.get(mask.node)
+    if shared is not None:
+        return [_dropped(gradient, shared[0], mask.node, build)]
     return [_times_mask(gradient, mask, mask.shape, build)]
 
 
@@ -49,15 +49,15 @@ def forward_dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     mask.node.num_outputs = node.num_outputs
     if not is_plain:
         return [_times_mask(data, mask, shape, build), mask]
-    kept = build.op("_greater_scalar", mask, scalar=0, **{_core.once_attribute: True})
-    build.shared[node] = [kept]
-    return [_dropped(data, kept, node, build), kept]
+    binary_mask = build.op("_greater_scalar", mask, scalar=0, **{_core.once_attribute: True})
+    build.shared[node] = [binary_mask]
+    return [_dropped(data, binary_mask, node, build), binary_mask]
 
 
-def _dropped(data: Entry, kept: Entry, node: Node, build: Builder) -> Entry:
-    """The data where `kept` is 1, times 1 / (1 - p) as MXNet computes it."""
+def _dropped(data: Entry, binary_mask: Entry, node: Node, build: Builder) -> Entry:
+    """The data where `binary_mask` is 1, times 1 / (1 - p) as MXNet computes it."""
     scale = np.float32(1) / (np.float32(1) - np.float32(number(node, "p", 0.5)))
-    ones = build.op("Cast", kept, dtype=dtype_name(data.dtype))
+    ones = build.op("Cast", binary_mask, dtype=dtype_name(data.dtype))
     return build.op("elemwise_mul", data, build.op("_mul_scalar", ones, scalar=float(scale)))
 
 

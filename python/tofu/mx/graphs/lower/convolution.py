@@ -27,8 +27,8 @@ _LAYOUTS = ("None", "NCW", "NCHW", "NCDHW")
 
 def _numbers(node: Node, name: str, default: int) -> tuple[int, ...]:
     """An attribute with one number per spatial dimension."""
-    given = ast.literal_eval(node.attrs.get(name, "()").replace("L", ""))
-    numbers = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    value = ast.literal_eval(node.attrs.get(name, "()").replace("L", ""))
+    numbers = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     rank = len(ast.literal_eval(node.attrs["kernel"].replace("L", "")))
     return numbers or (default,) * rank
 

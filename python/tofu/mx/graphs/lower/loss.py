@@ -141,11 +141,11 @@ def _weighed(
     """The gradient without ignored lines, divided by the number of valid labels, and its scale."""
     scale = number(node, "grad_scale", 1.0)
     kind = node.attrs.get("normalization", "null")
-    kept = _kept(node, build, build.reshape(label, form.labels))
+    valid = _kept(node, build, build.reshape(label, form.labels))
     if flag(node, "use_ignore"):
-        gradient = build.op("broadcast_mul", gradient, kept)
+        gradient = build.op("broadcast_mul", gradient, valid)
     if kind == "valid":
-        count = _count(build, kept, tuple(range(len(form.lines))))
+        count = _count(build, valid, tuple(range(len(form.lines))))
         return build.op("broadcast_div", gradient, count), scale
     return gradient, scale / form.places / (form.batch if kind == "batch" else 1)
 
@@ -156,7 +156,7 @@ def _kept(node: Node, build: Builder, label: Entry) -> Entry:
     return build.op("_not_equal_scalar", build.op("fix", label), scalar=ignored)
 
 
-def _count(build: Builder, kept: Entry, axes: tuple[int, ...]) -> Entry:
-    """The number of labels kept, at least 1."""
-    total = build.op("sum", kept, axis=axes, keepdims=True)
+def _count(build: Builder, valid: Entry, axes: tuple[int, ...]) -> Entry:
+    """The number of valid labels, at least 1."""
+    total = build.op("sum", valid, axis=axes, keepdims=True)
     return build.op("_maximum_scalar", total, scalar=1.0)

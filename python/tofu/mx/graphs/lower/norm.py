@@ -308,8 +308,8 @@ def _fused_gradients(node: Node, fused: Node, build: Builder) -> Sequence[Entry]
 def _plain_batch_norm(node: Node, build: Builder, **attrs: str) -> Node:
     """BatchNorm in place of a variant of it, with the same attributes."""
     names = ("eps", "momentum", "fix_gamma", "use_global_stats", "axis")
-    kept = {name: node.attrs.get(name) for name in names}
-    plain = build.op("BatchNorm", *node.inputs, **{**kept, **attrs}).node
+    shared_attrs = {name: node.attrs.get(name) for name in names}
+    plain = build.op("BatchNorm", *node.inputs, **{**shared_attrs, **attrs}).node
     plain.num_outputs = 3
     return plain
 

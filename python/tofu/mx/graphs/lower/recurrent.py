@@ -132,10 +132,10 @@ def _relu_step(build: Builder, step: Entry, recurrent: Entry, _: list[Entry]) ->
 
 def _lstm_step(build: Builder, step: Entry, recurrent: Entry, state: list[Entry]) -> list[Entry]:
     gates = _gates(build, build.op("elemwise_add", step, recurrent), 4)
-    taken, kept, shown = (build.op("sigmoid", gates[k]) for k in (0, 1, 3))
-    new = build.op("elemwise_mul", taken, build.op("tanh", gates[2]))
-    memory = build.op("elemwise_add", build.op("elemwise_mul", kept, state[1]), new)
-    return [build.op("elemwise_mul", shown, build.op("tanh", memory)), memory]
+    input_gate, forget_gate, output_gate = (build.op("sigmoid", gates[k]) for k in (0, 1, 3))
+    new = build.op("elemwise_mul", input_gate, build.op("tanh", gates[2]))
+    memory = build.op("elemwise_add", build.op("elemwise_mul", forget_gate, state[1]), new)
+    return [build.op("elemwise_mul", output_gate, build.op("tanh", memory)), memory]
 
 
 def _gru_step(build: Builder, step: Entry, recurrent: Entry, state: list[Entry]) -> list[Entry]:
@@ -202,10 +202,10 @@ def _unpacked(parameters: Entry, build: Builder, sizes: _Sizes) -> list[_Layer]:
     """The layers' parameters: all matrices come first, then all biases."""
     matrices, biases = sizes.matrices(), sizes.biases()
     pieces = list(_pieces(parameters, build, [*matrices, *biases]))
-    vectors, own = pieces[len(matrices) :], len(matrices) * 2 // len(biases)
+    vectors, per_layer = pieces[len(matrices) :], len(matrices) * 2 // len(biases)
     layers = []
     for k in range(len(biases) // 2):
-        to_hidden, recurrent, *projection = pieces[k * own : (k + 1) * own]
+        to_hidden, recurrent, *projection = pieces[k * per_layer : (k + 1) * per_layer]
         layers.append(
             _Layer(
                 mode=sizes.mode,

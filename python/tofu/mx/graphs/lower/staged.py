@@ -176,9 +176,9 @@ def _masked_softmax(node: Node, build: Builder, sign: float) -> Optional[Sequenc
         # Move masked elements far below all others, so the maximum is never one of them.
         below = build.op("_mul_scalar", build.op("_minus_scalar", mask, scalar=1.0), scalar=_FAR)
     with build.stage("masked"):
-        kept = build.op("elemwise_mul", _scaled_data(node, build, sign), mask)
-        kept = build.op("elemwise_add", kept, below)
-    shifted, _ = softmax_parts(build, kept, axis)
+        scores = build.op("elemwise_mul", _scaled_data(node, build, sign), mask)
+        scores = build.op("elemwise_add", scores, below)
+    shifted, _ = softmax_parts(build, scores, axis)
     with build.stage("total"):
         powers = build.op("elemwise_mul", build.op("exp", shifted), mask)
         total = build.op("sum", powers, axis=(axis,), keepdims=True)
@@ -375,8 +375,8 @@ def embedding(node: Node, build: Builder) -> Sequence[Entry]:
             border = f"((0, {height * blocks - rows}), (0, 0))"
             weight = build.op("_npi_pad", weight, pad_width=border, mode="constant")
         parts = build.reshape(weight, (blocks, height, size))
-        taken = build.op("take", parts, within, axis=1, mode="clip")
-        taken = build.op("broadcast_mul", taken, here)
+        vectors = build.op("take", parts, within, axis=1, mode="clip")
+        vectors = build.op("broadcast_mul", vectors, here)
     with build.stage("sum"):
-        out = build.op("sum", taken, axis=(0,), keepdims=False)
+        out = build.op("sum", vectors, axis=(0,), keepdims=False)
         return [build.reshape(out, (*data.shape, size))]
