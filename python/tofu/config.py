@@ -214,7 +214,7 @@ class Config:
                 "machine file (tofu calibrate writes one) or name, to predict times"
             )
         memory = env.get("TOFU_MEMORY", "").strip()
-        kept = env.get("TOFU_KEEP_FETCHED", "").strip()
+        keep_fetched = env.get("TOFU_KEEP_FETCHED", "").strip()
         return cls(
             workers=parse_workers(workers, where["TOFU_WORKERS"]) if workers else None,
             device=device or None,
@@ -229,7 +229,7 @@ class Config:
             machine=machine,
             memory_bytes=parse_bytes(memory, where["TOFU_MEMORY"]) if memory else None,
             recompute=parse_recompute(env.get("TOFU_RECOMPUTE", ""), where["TOFU_RECOMPUTE"]),
-            keep_fetched_bytes=_parse_kept(kept, memory, where) if kept else 0,
+            keep_fetched_bytes=_parse_kept(keep_fetched, memory, where) if keep_fetched else 0,
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
@@ -441,13 +441,13 @@ def parse_recompute(text: str, where: str) -> str:
     return word
 
 
-def parse_pins(texts: Iterable[str], where: str, known: Iterable[Pin] = ()) -> tuple[Pin, ...]:
-    """Pins from texts ``TENSOR=DIM[,DIM...]``, after those already known.
+def parse_pins(texts: Iterable[str], where: str, earlier: Iterable[Pin] = ()) -> tuple[Pin, ...]:
+    """Pins from texts ``TENSOR=DIM[,DIM...]``, after the `earlier` ones.
 
     Raises ConfigError for a text that is not a pin, and for two pins that disagree; `where`
     names the texts' source.
     """
-    pins = dict(known)
+    pins = dict(earlier)
     for text in texts:
         name, _, dimensions = text.rpartition("=")
         try:
@@ -519,16 +519,16 @@ def _parse_describe(text: str) -> tuple[Path, ...]:
     return paths
 
 
-def _writable(directory: Path, given: str) -> Path:
+def _writable(directory: Path, setting: str) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{given}: cannot make the directory {directory} ({error.strerror}); "
+            f"{setting}: cannot make the directory {directory} ({error.strerror}); "
             "expected one that can be written to"
         ) from None
     if not os.access(directory, os.W_OK):
-        raise ConfigError(f"{given}: {directory} cannot be written to; choose another directory")
+        raise ConfigError(f"{setting}: {directory} cannot be written to; choose another directory")
     return directory
 
 

@@ -25,7 +25,8 @@ class TofuError(Exception):
 
     def __str__(self) -> str:
         return "".join(
-            each if each.isprintable() else repr(each)[1:-1] for each in super().__str__()
+            character if character.isprintable() else repr(character)[1:-1]
+            for character in super().__str__()
         )
 
 

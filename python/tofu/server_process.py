@@ -38,16 +38,16 @@ def command(role: str, environ: Mapping[str, str]) -> tuple[list[str], dict[str,
         role: one of ROLES.
         environ: the environment of the run; DMLC_* variables say where the scheduler is.
     """
-    given = {name: value for name, value in environ.items() if name != "DMLC_ROLE"}
-    tunables = [_ZEROED_MEMORY, *filter(None, [given.get("GLIBC_TUNABLES")])]
-    own = {
+    inherited = {name: value for name, value in environ.items() if name != "DMLC_ROLE"}
+    tunables = [_ZEROED_MEMORY, *filter(None, [inherited.get("GLIBC_TUNABLES")])]
+    settings = {
         "MXNET_GRAPH_PASS": "",
         "GLIBC_TUNABLES": ":".join(tunables),
         # An optimizer of the script's own modules has to be found there, too.
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
     }
     line = [sys.executable, "-m", "tofu.gluon.processes.parameter_server", role]
-    return line, {**HEARTBEATS, **given, **own}
+    return line, {**HEARTBEATS, **inherited, **settings}
 
 
 def become(role: str) -> None:

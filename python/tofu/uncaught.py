@@ -44,11 +44,11 @@ def without_ours(traceback: Optional[TracebackType]) -> Optional[TracebackType]:
         traceback = traceback.tb_next
     if not frames or _package(frames[-1]) in ("tofu", "mxnet"):
         return frames[0] if frames else None
-    kept: Optional[TracebackType] = None
-    for each in reversed(frames):
-        if _package(each) != "tofu":
-            kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return kept
+    shown: Optional[TracebackType] = None
+    for frame in reversed(frames):
+        if _package(frame) != "tofu":
+            shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return shown
 
 
 def _package(traceback: TracebackType) -> str:

@@ -88,12 +88,12 @@ def part_of(
         _clipped(out["dims"], shape, ranges, split) for out, shape in zip(row["outputs"], outs)
     ]
     outputs += [Box.whole(shape) for shape in outs[len(outputs) :]]
-    own = dict(attributes)
+    part_attributes = dict(attributes)
     for rewrite in row["attrs"]:
         if split & set(rewrite["vars"]):
-            own[rewrite["name"]] = _value(rewrite["value"], ranges, outputs)
+            part_attributes[rewrite["name"]] = _value(rewrite["value"], ranges, outputs)
     boxes, fills, zeros = zip(*inputs) if inputs else ((), (), ())
-    return Part(digits, boxes, fills, zeros, tuple(outputs), own)
+    return Part(digits, boxes, fills, zeros, tuple(outputs), part_attributes)
 
 
 def extent_of(extent: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> int:

@@ -99,17 +99,17 @@ def holds(instance: Instance, ranges: Ranges, split: Sequence[str]) -> bool:
         out_starts.append(tuple(begin for begin, _ in out_box))
         tile_outs.append(tuple(end - begin for begin, end in out_box))
     attributes = _rewritten(instance, ranges, split, tile_outs)
-    own = _own(instance, tuple(tile_ins), tuple(tile_outs), attributes)
-    if own is None:
+    part = _own(instance, tuple(tile_ins), tuple(tile_outs), attributes)
+    if part is None:
         return False
     sizes = {name: hi - lo + 1 for name, (lo, hi) in ranges.items()}
-    if _without_ones(sizes) != _without_ones(own.extents):
+    if _without_ones(sizes) != _without_ones(part.extents):
         return False
     whole = _Normal(ranges, starts)
     return all(
         _shifted(out.index, out_start, whole) == index and whole.expr(out.body) == body
         for out, (index, body), out_start in zip(
-            instance.analysis.trace.outputs, own.outputs, out_starts
+            instance.analysis.trace.outputs, part.outputs, out_starts
         )
     )
 

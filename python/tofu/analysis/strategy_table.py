@@ -77,21 +77,21 @@ def table_document(
 ) -> tuple[str, dict[str, str]]:
     """Builds the table as JSON (docs/formats.md); returns it with the operators without a row."""
     calls, numbers = _calls(graph)
-    kept = None if restrict is not None or not _are_shipped(calls) else _key(calls, numbers)
-    text = file_cache.find(_KIND, kept) if kept is not None else None
+    key = None if restrict is not None or not _are_shipped(calls) else _key(calls, numbers)
+    text = file_cache.find(_KIND, key) if key is not None else None
     if text is not None:
         document: tuple[str, dict[str, str]] = tuple(json.loads(text))
         return document
     begin = time.process_time()
     table = _made(calls, numbers, restrict)
-    if kept is not None and time.process_time() - begin >= _WORTH_KEEPING_S:
-        file_cache.keep(_KIND, kept, json.dumps(table))
+    if key is not None and time.process_time() - begin >= _WORTH_KEEPING_S:
+        file_cache.keep(_KIND, key, json.dumps(table))
     return table
 
 
 def _calls(graph: _core.Graph) -> tuple[list[Call], list[int]]:
     """The different calls of operators, and the number of each node's; -1 for a variable."""
-    known: dict[Call, int] = {}
+    number_of: dict[Call, int] = {}
     numbers = []
     for node in graph.nodes:
         number = -1
@@ -100,9 +100,9 @@ def _calls(graph: _core.Graph) -> tuple[list[Call], list[int]]:
                 tuple(tuple(shape) for shape, _ in side) for side in (node.inputs, node.outputs)
             )
             call = Call(node.op, tuple(sorted(node.attrs.items())), inputs, outputs)
-            number = known.setdefault(call, len(known))
+            number = number_of.setdefault(call, len(number_of))
         numbers.append(number)
-    return list(known), numbers
+    return list(number_of), numbers
 
 
 def _made(

@@ -60,10 +60,10 @@ def row_for(
     Raises:
         TdlError: the description is wrong, or does not fit these shapes.
     """
-    name, own = described_name(op, attrs)
+    name, attributes = described_name(op, attrs)
     return _row(
         name,
-        tuple(sorted(own.items())),
+        tuple(sorted(attributes.items())),
         tuple(tuple(s) for s in input_shapes),
         tuple(tuple(s) for s in output_shapes),
     )
@@ -96,10 +96,10 @@ def described_name(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str,
     if kind == _REPLAY:  # tofu.mx.graphs.replay
         return attrs["of"], json.loads(attrs["arguments"])
     if kind in _STAND_INS:  # tofu.mx.graphs.custom
-        own = json.loads(attrs["arguments"])
+        arguments = json.loads(attrs["arguments"])
         if attrs["of"] == _CONTROL_FLOW:  # tofu.mx.graphs.branches
-            return f"{_GRADIENT_OF.get(kind, '')}{own['operator']}", own
-        return f"{_STAND_INS[kind]}:{attrs['of']}", own
+            return f"{_GRADIENT_OF.get(kind, '')}{arguments['operator']}", arguments
+        return f"{_STAND_INS[kind]}:{attrs['of']}", arguments
     if kind:
         return f"{op}:{kind}", {k: v for k, v in attrs.items() if k != "op_type"}
     return op, attrs

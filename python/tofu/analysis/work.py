@@ -72,8 +72,8 @@ def operator_work(
         outs: one shape per output, hidden ones included.
     """
     try:
-        name, own = described_name(op, attrs)
-        return _count(name, tuple(sorted(own.items())), tuple(ins), tuple(outs))
+        name, attributes = described_name(op, attrs)
+        return _count(name, tuple(sorted(attributes.items())), tuple(ins), tuple(outs))
     except Exception:  # a description is a program, so it may raise anything
         return UNKNOWN
 
@@ -144,8 +144,8 @@ class _Counter:
         """The operations for one value of the variables outside."""
         inside = sum(map(self._each, ir.children(expr)))
         if isinstance(expr, ir.Call):
-            own = max(1, len(expr.args) - 1)
-            return inside + (0 if expr.function in _FREE else own)
+            operations = max(1, len(expr.args) - 1)
+            return inside + (0 if expr.function in _FREE else operations)
         if isinstance(expr, ir.Reduce):
             adds = 0 if _is_gradient(expr.body) else 1  # a gradient includes its additions
             return self._volume(expr.variables) * (inside + adds)

@@ -71,8 +71,8 @@ def _gradient(
             f"gradient of {tensor.name}: it occurs at {len(occurrences)} indices, expected "
             "one; describe this backward operator by hand"
         )
-    own = _untangled(occurrences[0].element, entangled)
-    names, result = _gradient_index(tensor.name, own)
+    element = _untangled(occurrences[0].element, entangled)
+    names, result = _gradient_index(tensor.name, element)
     reads = [upstream]
     for occurrence in occurrences:
         reads += [_untangled(f, entangled) for f in occurrence.factors]
@@ -82,9 +82,9 @@ def _gradient(
         value = reads[0]
         for factor in reads[1:]:
             value = ir.Call("mul", (value, factor))
-        value = ir.Call("like", (value, own))
+        value = ir.Call("like", (value, element))
     else:
-        value = ir.OpaqueElement("gradient", (*dict.fromkeys(reads), own), result)
+        value = ir.OpaqueElement("gradient", (*dict.fromkeys(reads), element), result)
     summed = sorted({v for e in reads for d in e.dims for v in _variables(d)} - set(names))
     if summed:
         value = ir.Reduce("sum", tuple(summed), value)

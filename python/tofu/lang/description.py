@@ -134,16 +134,16 @@ class Description:
     def __repr__(self) -> str:
         return f"<tofu.op {self.names[0]} at {self.location}>"
 
-    def attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def attributes(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Parse the attributes that the description declares; drop all others."""
         values = {}
         for name, default in self._attributes.items():
-            if name in given:
-                values[name] = parse_attribute(given[name], default)
+            if name in attributes:
+                values[name] = parse_attribute(attributes[name], default)
             elif default is inspect.Parameter.empty:
                 raise self.source.error(
                     f"attribute {name} is missing",
-                    f"attributes {sorted(given)}",
+                    f"attributes {sorted(attributes)}",
                     f"give the operator {name}, or the description a default",
                 )
             else:
@@ -231,9 +231,9 @@ def parse_attribute(value: Any, default: Any = inspect.Parameter.empty) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _parse_text(text: str) -> Any:
-    known = {"true": True, "false": False, "none": None}
-    if text.lower() in known:
-        return known[text.lower()]
+    constants = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
     if not text or text[0] not in "([+-.0123456789":
         return text
     try:
@@ -307,20 +307,21 @@ def op(
 
 
 def _enter(description: Description, names: Sequence[str], *, named: bool) -> None:
-    for each in names:
-        known = _REGISTRY.get(each)
-        if known is not None and not _redefines(description, each, known, named=named):
+    for name in names:
+        previous = _REGISTRY.get(name)
+        if previous is not None and not _redefines(description, name, previous, named=named):
             raise TdlError(
-                f"description of {each} at {description.location}: {each} is already described at "
-                f"{known.location}; expected one description per operator, so remove or rename one"
+                f"description of {name} at {description.location}: {name} is already described at "
+                f"{previous.location}; expected one description per operator, so remove or rename "
+                "one"
             )
-        _REGISTRY[each] = description
-        _NAMED.update({each} if named else ())
+        _REGISTRY[name] = description
+        _NAMED.update({name} if named else ())
 
 
-def _redefines(new: Description, name: str, known: Description, *, named: bool) -> bool:
+def _redefines(new: Description, name: str, previous: Description, *, named: bool) -> bool:
     """Whether a description may replace another, as when a notebook cell runs again."""
-    same_place = (new.source.file, new.source.line) == (known.source.file, known.source.line)
+    same_place = (new.source.file, new.source.line) == (previous.source.file, previous.source.line)
     return same_place or not (named or name in _NAMED)
 
 

@@ -228,16 +228,16 @@ def _best_flops_per_byte(rows: Sequence[Sequence[float]]) -> float:
     """
     logs = [(math.log(max(flops, 1.0)), math.log(max(size, 1.0))) for flops, size, _ in rows]
     rates = {
-        each: [math.log((flops + each * size) / s) for flops, size, s in rows]
-        for each in _FLOPS_PER_BYTE
+        flops_per_byte: [math.log((flops + flops_per_byte * size) / s) for flops, size, s in rows]
+        for flops_per_byte in _FLOPS_PER_BYTE
     }
     errors = dict.fromkeys(_FLOPS_PER_BYTE, 0.0)
-    for own, (x, y) in enumerate(logs):
+    for call, (x, y) in enumerate(logs):
         weights = [((x - f) ** 2 + (y - b) ** 2 + _NEAR) ** -2 for f, b in logs]
-        weights[own] = 0.0
-        for each, call_rates in rates.items():
+        weights[call] = 0.0
+        for flops_per_byte, call_rates in rates.items():
             mean = sum(map(operator.mul, weights, call_rates)) / (sum(weights) or 1.0)
-            errors[each] += abs(mean - call_rates[own]) * rows[own][2]
+            errors[flops_per_byte] += abs(mean - call_rates[call]) * rows[call][2]
     return min(errors, key=errors.__getitem__)
 
 

@@ -73,12 +73,12 @@ class _Builder:
         """A node; returns its first entry."""
         number = len(self._nodes)
         name = f"{'_' if op.startswith('_') else ''}n{number}"
-        own = {key: value for key, value in attrs.items() if not key.startswith("__")}
+        node_attrs = {key: value for key, value in attrs.items() if not key.startswith("__")}
         self._nodes.append(
             {
                 "op": op,
                 "name": name,
-                "attrs": {**own, _GROUP: f"worker{worker}"},
+                "attrs": {**node_attrs, _GROUP: f"worker{worker}"},
                 "inputs": [[entry[0], entry[1], 0] for entry in inputs],
             }
         )

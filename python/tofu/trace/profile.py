@@ -39,8 +39,8 @@ def read_profile(document: Mapping[str, Any], find: Find) -> tuple[list[str], li
     events = document["traceEvents"]
     devices = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
     spans = list(_spans(events))
-    own = {span[0]["pid"] for span in spans if find(span[0]["name"]) is not None}
-    workers = {pid: number for number, pid in enumerate(sorted(own))}
+    pids = {span[0]["pid"] for span in spans if find(span[0]["name"]) is not None}
+    workers = {pid: number for number, pid in enumerate(sorted(pids))}
     operators = [
         _operator(workers[begin["pid"]], begin["name"], float(begin["ts"]), float(end["ts"]), find)
         for begin, end in spans

@@ -122,8 +122,8 @@ class Timeline:
     def longest(self, worker: int) -> list[tuple[str, float]]:
         """Times of a worker's operators by layer, direction and kind, longest first."""
         sums: dict[str, float] = {}
-        for each in self.slices[worker]:
-            operator = each.operator
+        for span in self.slices[worker]:
+            operator = span.operator
             if operator is not None:
                 words = (
                     operator.layer,
@@ -131,7 +131,7 @@ class Timeline:
                     "fetches" if operator.kind == FETCH else None,
                 )
                 key = " ".join(filter(None, words))
-                sums[key] = sums.get(key, 0.0) + each.end - each.begin
+                sums[key] = sums.get(key, 0.0) + span.end - span.begin
         return sorted(sums.items(), key=lambda item: (-item[1], item[0]))
 
     def to_document(self, title: str) -> dict[str, Any]:
@@ -147,12 +147,12 @@ class Timeline:
         for number, (begin, end) in enumerate(self.steps, 1):
             events.append(_event(f"step {number}", "step", 0, begin - start, end - begin))
         for worker, slices in enumerate(self.slices):
-            for each in slices:
+            for span in slices:
                 event = _event(
-                    _name(each), each.kind, worker + 1, each.begin - start, each.end - each.begin
+                    _name(span), span.kind, worker + 1, span.begin - start, span.end - span.begin
                 )
-                if each.operator is not None:
-                    event["args"] = {"layer": each.operator.layer, **each.operator.details}
+                if span.operator is not None:
+                    event["args"] = {"layer": span.operator.layer, **span.operator.details}
                 events.append(event)
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
@@ -166,10 +166,10 @@ def _event(name: str, kind: str, track: int, begin: float, duration: float) -> d
     return {"ph": "X", "pid": 1, "tid": track, "name": name, "cat": kind, **times}
 
 
-def _name(each: Slice) -> str:
-    if each.operator is not None:
-        return each.operator.name
-    for_others = each.others > (each.end - each.begin) / 2
+def _name(span: Slice) -> str:
+    if span.operator is not None:
+        return span.operator.name
+    for_others = span.others > (span.end - span.begin) / 2
     return "waiting for other workers" if for_others else "waiting for the script"
 
 
@@ -177,10 +177,10 @@ def _apart(operators: Sequence[Operator], window: Interval) -> list[Slice]:
     """Put slices one after another; an overlap belongs to the first operator."""
     slices = []
     until = window[0]
-    for each in sorted(operators, key=lambda operator: (operator.begin, operator.end)):
-        begin, end = max(each.begin, until), min(each.end, window[1])
+    for operator in sorted(operators, key=lambda operator: (operator.begin, operator.end)):
+        begin, end = max(operator.begin, until), min(operator.end, window[1])
         if end > begin:
-            slices.append(Slice(begin, end, each.kind, each))
+            slices.append(Slice(begin, end, operator.kind, operator))
             until = end
     return slices
 
@@ -189,11 +189,11 @@ def _with_waiting(
     slices: Sequence[Slice], window: Interval, others: Sequence[Interval]
 ) -> Iterable[Slice]:
     until = window[0]
-    for each in slices:
-        if each.begin > until:
-            yield Slice(until, each.begin, WAITING, None, _covered((until, each.begin), others))
-        yield each
-        until = each.end
+    for span in slices:
+        if span.begin > until:
+            yield Slice(until, span.begin, WAITING, None, _covered((until, span.begin), others))
+        yield span
+        until = span.end
     if window[1] > until:
         yield Slice(until, window[1], WAITING, None, _covered((until, window[1]), others))
 
@@ -222,6 +222,6 @@ def _covered(interval: Interval, union: Sequence[Interval]) -> float:
 
 def _share(slices: Sequence[Slice]) -> Share:
     sums = dict.fromkeys((COMPUTATION, FETCH, WAITING), 0.0)
-    for each in slices:
-        sums[each.kind] += each.end - each.begin
+    for span in slices:
+        sums[span.kind] += span.end - span.begin
     return Share(sums[COMPUTATION], sums[FETCH], sums[WAITING], sum(each.others for each in slices))

@@ -137,9 +137,9 @@ def unequal_pieces(extent: int) -> list[tuple[int, ...]]:
     >>> unequal_pieces(7)
     [(2, 2, 2, 1), (2, 1, 1, 1, 1, 1), (1, 1, 1, 1, 1, 1, 1)]
     """
-    left = {parts: extent % parts for parts in range(2, min(extent, _MOST_PARTS) + 1)}
-    larger = [parts for parts, rest in left.items() if rest == 1]
-    smaller = [parts for parts, rest in left.items() if rest == parts - 1]
+    remainders = {parts: extent % parts for parts in range(2, min(extent, _MOST_PARTS) + 1)}
+    larger = [parts for parts, rest in remainders.items() if rest == 1]
+    smaller = [parts for parts, rest in remainders.items() if rest == parts - 1]
     tiny = [parts for parts in (extent - 1, extent) if 3 < parts <= _MOST_PARTS]
     counts = sorted({*larger[-1:], *smaller[-1:], *tiny})
     return [
@@ -210,9 +210,9 @@ class _Checker:
         others = []
         for case in self._some(self.cases, _QUICK_DRAWS) if self.quick else self.cases:
             for _ in range(1 if self.quick else draws):
-                other = drawn(case, self.rng, **sizes)
-                if other is not None and self._check(other, required=False):
-                    others.append(other)
+                variant = drawn(case, self.rng, **sizes)
+                if variant is not None and self._check(variant, required=False):
+                    others.append(variant)
         return others
 
     def _some(self, calls: Sequence[Case], count: int) -> list[Case]:

@@ -36,10 +36,10 @@ class _Worker:
 
     def __init__(self, seed: int, quick: bool) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, seed, quick), daemon=True)
+        self.pipe, child_pipe = context.Pipe()
+        self.process = context.Process(target=_serve, args=(child_pipe, seed, quick), daemon=True)
         self.process.start()
-        theirs.close()
+        child_pipe.close()
         self.task: _Task
         self.step = ""
         self.given = 0
@@ -140,7 +140,7 @@ def _serve(pipe: Connection, seed: int, quick: bool) -> None:
     """Check operators from the pipe until it is closed; runs in the process."""
     from tofu.verify.calls.operator_calls import cases_by_operator
 
-    known = cases_by_operator()
+    cases = cases_by_operator()
     served = 0
     null = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # MXNet logs every graph that it binds, and prints every error
@@ -150,7 +150,7 @@ def _serve(pipe: Connection, seed: int, quick: bool) -> None:
             op, avoid = pipe.recv()
         except EOFError:
             return
-        verdict = check_operator(op, known[op], seed, pipe.send, avoid, quick)
+        verdict = check_operator(op, cases[op], seed, pipe.send, avoid, quick)
         if served and (verdict.false or verdict.skipped):
             return  # an earlier operator may have caused the error: try again alone
         served += 1

@@ -27,11 +27,11 @@ def missing_ways(case: Case, seed: int) -> Iterator[Way]:
         results = run.run(inputs, attrs, _donor(run, inputs))
         return [results[k] for k in compared]
 
-    known = list(_strategies(run, compared))
+    strategies = list(_strategies(run, compared))
     samples = [r.inputs for r in runs]
     backward = case.forward is not None
     for way in find_ways(refusing(call), samples, case.attrs, together=backward):
-        if not any(_covers(strategy, way, run) for strategy in known):
+        if not any(_covers(strategy, way, run) for strategy in strategies):
             yield way
 
 
@@ -84,6 +84,6 @@ def _covers(strategy: Way, way: Way, run: Run) -> bool:
     read = [any(d is not None for d in access["dims"]) for access in run.row["inputs"]]
     read += [False] * (len(way.cuts) - len(read))
     return all(
-        own is None or known == own or not is_read
-        for own, known, is_read in zip(way.cuts, strategy.cuts, read)
+        way_cut is None or strategy_cut == way_cut or not is_read
+        for way_cut, strategy_cut, is_read in zip(way.cuts, strategy.cuts, read)
     )

@@ -91,15 +91,15 @@ def find_ways(
             for operators that do not check whether their inputs match.
     """
     wholes = [call(inputs, attrs) for inputs in samples]
-    known = [(i, w) for i, w in zip(samples, wholes) if w is not None]
-    if len(known) < len(samples):
+    pairs = [(i, w) for i, w in zip(samples, wholes) if w is not None]
+    if len(pairs) < len(samples):
         return []
     largest: list[Way] = []
     for size in sorted({s for array in samples[0] for s in array.shape if s > 1}):
         choices = list(_cuts(samples[0], size, alone=not together))
-        ways = [w for cuts in choices for w in _try(call, known, attrs, cuts)]
+        ways = [w for cuts in choices for w in _try(call, pairs, attrs, cuts)]
         if not ways:
-            ways = [w for cuts in choices for w in _windows(call, known, attrs, cuts)]
+            ways = [w for cuts in choices for w in _windows(call, pairs, attrs, cuts)]
         largest += [w for w in ways if not any(_within(w, other) for other in ways)]
     return largest
 
@@ -118,28 +118,28 @@ def _cuts(
 ) -> Iterator[tuple[Optional[int], ...]]:
     """The dimension of each input to divide: in all inputs that have one of the size, or in one."""
     dims = [[d for d, s in enumerate(a.shape) if s == size] for a in inputs]
-    choices: list[Sequence[Optional[int]]] = [own or (None,) for own in dims]
+    choices: list[Sequence[Optional[int]]] = [input_dims or (None,) for input_dims in dims]
     together = itertools.product(*choices)
     yield from itertools.islice(together, _MAX_CHOICES)
     if alone and sum(map(bool, dims)) > 1:
-        for slot, own in enumerate(dims):
-            for dim in own:
+        for slot, input_dims in enumerate(dims):
+            for dim in input_dims:
                 yield tuple(dim if k == slot else None for k in range(len(inputs)))
 
 
 def _try(
     call: Call,
-    known: Sequence[Sample],
+    samples: Sequence[Sample],
     attrs: Mapping[str, str],
     cuts: tuple[Optional[int], ...],
 ) -> Iterator[Way]:
     """The first way that works with these cuts, if any."""
-    size = next(a.shape[d] for a, d in zip(known[0][0], cuts) if d is not None)
+    size = next(a.shape[d] for a, d in zip(samples[0][0], cuts) if d is not None)
     whole = [k for k, d in enumerate(cuts) if d is None]
     for zeroed in ((), *((k,) for k in whole)):
         for changed in _changed(attrs, size):
             outcomes = None
-            for sample in known:
+            for sample in samples:
                 for first in {size - size // 2, max(size // 3, 1)}:
                     sizes = (first, size - first)
                     now = _outcomes(call, sample, attrs, cuts, sizes, zeroed, changed)
@@ -179,8 +179,10 @@ def _outcomes(
         ]
         if begin:
             part = [np.zeros_like(a) if k in zeroed else a for k, a in enumerate(part)]
-        own = {n: _resized(t, total, end - begin) if n in changed else t for n, t in attrs.items()}
-        result = call(part, own)
+        part_attrs = {
+            n: _resized(t, total, end - begin) if n in changed else t for n, t in attrs.items()
+        }
+        result = call(part, part_attrs)
         if result is None:
             return ()
         results.append(result)
@@ -214,13 +216,13 @@ def _outcome(whole: Array, first: Array, second: Array) -> Optional[Outcome]:
     return None
 
 
-def _equal(one: Array, other: Array) -> bool:
-    if one.shape != other.shape:
+def _equal(result: Array, expected: Array) -> bool:
+    if result.shape != expected.shape:
         return False
-    if other.dtype.kind != "f":
-        return np.array_equal(one, other)
-    tolerance = _TOLERANCE[str(other.dtype)]
-    return np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
+    if expected.dtype.kind != "f":
+        return np.array_equal(result, expected)
+    tolerance = _TOLERANCE[str(expected.dtype)]
+    return np.allclose(result, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 # --- windows ---------------------------------------------------------------------------
@@ -228,12 +230,12 @@ def _equal(one: Array, other: Array) -> bool:
 
 def _windows(
     call: Call,
-    known: Sequence[Sample],
+    samples: Sequence[Sample],
     attrs: Mapping[str, str],
     cuts: tuple[Optional[int], ...],
 ) -> Iterator[Way]:
     """Finds windows along the dimension: part of an output reads a little more input."""
-    inputs, outputs = known[0]
+    inputs, outputs = samples[0]
     size = next(a.shape[d] for a, d in zip(inputs, cuts) if d is not None)
     for dim in range(outputs[0].ndim):
         length = outputs[0].shape[dim]
@@ -244,7 +246,7 @@ def _windows(
         spans = ((0, half), (half, length))
         if all(
             _is_span(call, sample, attrs, cuts, dim, (begin, end), (begin, end + reach))
-            for sample in known
+            for sample in samples
             for begin, end in spans
         ):
             yield Way(cuts, tuple(Outcome("concatenate", dim) for _ in outputs), (), reach)

@@ -60,10 +60,10 @@ def suggestion(
     with quiet():
         if not operator.startswith(_CUSTOM):
             return text_of([_found(operator, operator, inputs, attrs, dtype, seed)])
-        own = {**attrs, "op_type": operator[len(_CUSTOM) :]}
-        forward = _found(operator, "Custom", inputs, own, dtype, seed)
+        call_attrs = {**attrs, "op_type": operator[len(_CUSTOM) :]}
+        forward = _found(operator, "Custom", inputs, call_attrs, dtype, seed)
         try:
-            call, reads, outputs = gradient_call(own)
+            call, reads, outputs = gradient_call(call_attrs)
         except GraphError as error:
             return text_of([forward], note=f"its gradient is not described: {error}")
         tensors = [In(shape) for shape in forward.outs] + list(inputs)
@@ -89,8 +89,8 @@ def _found(
     case = Case(op, tuple(inputs), attrs, dtype=dtype)
     outputs = _outputs(case, name)
 
-    def run(arrays: Sequence[Array], given: Mapping[str, str]) -> list[Array]:
-        results = run_node(NodeCall(op, sorted_attrs(given), outputs), arrays)
+    def run(arrays: Sequence[Array], call_attrs: Mapping[str, str]) -> list[Array]:
+        results = run_node(NodeCall(op, sorted_attrs(call_attrs), outputs), arrays)
         return [a for a in results if a is not None]
 
     samples = [
@@ -139,15 +139,15 @@ def _last_line(error: Exception) -> str:
 
 def _usable(ways: Sequence[Way]) -> list[Way]:
     """Ways that fit into one description: one for each dimension that is divided."""
-    taken: set[tuple[int, int]] = set()
-    kept: list[Way] = []
+    divided: set[tuple[int, int]] = set()
+    usable: list[Way] = []
     reducer: Optional[str] = None
     for way in ways:
         cut = {(k, d) for k, d in enumerate(way.cuts) if d is not None}
         kinds = {o.kind for o in way.outcomes} - {"concatenate", "whole"}
-        if cut & taken or len({*kinds, reducer} - {None}) > 1:
+        if cut & divided or len({*kinds, reducer} - {None}) > 1:
             continue
-        taken |= cut
+        divided |= cut
         reducer = next(iter(kinds), reducer)
-        kept.append(way)
-    return sorted(kept, key=lambda way: [_LAST if o.dim is None else o.dim for o in way.outcomes])
+        usable.append(way)
+    return sorted(usable, key=lambda way: [_LAST if o.dim is None else o.dim for o in way.outcomes])

@@ -41,32 +41,32 @@ class _Named:
     way: Way
 
 
-def text_of(found: Sequence[Found], note: str = "") -> str:
+def text_of(operators: Sequence[Found], note: str = "") -> str:
     """A Python file with the descriptions, and the calls that found them as cases."""
-    shapes = " and ".join(str(i.shape) for i in found[0].case.inputs)
-    lines = [f'"""Found by running {found[0].name} on {shapes}."""', ""]
+    shapes = " and ".join(str(i.shape) for i in operators[0].case.inputs)
+    lines = [f'"""Found by running {operators[0].name} on {shapes}."""', ""]
     lines += ["import tofu", "from tofu.verify import In, case"]
-    written = [_described(each) for each in found]
+    written = [_described(each) for each in operators]
     lines += [line for each in written for line in ["", "", *each]]
-    cases = [f"    {_case(each.case)}," for each in found]
+    cases = [f"    {_case(each.case)}," for each in operators]
     lines += ["", "", "CASES = [", *cases, "]"]
     lines += [f"# {note}"] if note else []
     return "\n".join(lines) + "\n"
 
 
-def _described(found: Found) -> list[str]:
+def _described(operator: Found) -> list[str]:
     """The lines of one description."""
-    case = found.case
-    named = [_Named(_variable(k, way), way) for k, way in enumerate(found.ways)]
-    kept = [n for n in named if _can_be_written(n, named, case)]
-    left_out = [f"# Left out: {n.way.text()}" for n in named if n not in kept]
-    if not kept:
-        return [f"# {found.name}: no split found; every worker computes the whole.", *left_out]
-    opaque = _is_whole(kept, found)
-    lines = [*left_out, f'@tofu.op(name="{found.name}"{_rewrites(kept)})']
-    lines += [f"def {_function(found.name)}({', '.join(found.tensors)}):"]
+    case = operator.case
+    named = [_Named(_variable(k, way), way) for k, way in enumerate(operator.ways)]
+    written = [n for n in named if _can_be_written(n, named, case)]
+    left_out = [f"# Left out: {n.way.text()}" for n in named if n not in written]
+    if not written:
+        return [f"# {operator.name}: no split found; every worker computes the whole.", *left_out]
+    opaque = _is_whole(written, operator)
+    lines = [*left_out, f'@tofu.op(name="{operator.name}"{_rewrites(written)})']
+    lines += [f"def {_function(operator.name)}({', '.join(operator.tensors)}):"]
     lines += ["    f = tofu.Opaque()"] if opaque else []
-    bodies = [_output(k, found, kept, opaque=opaque) for k in range(len(found.outs))]
+    bodies = [_output(k, operator, written, opaque=opaque) for k in range(len(operator.outs))]
     if len(bodies) == 1:
         return [*lines, f"    return {bodies[0]}"]
     return [*lines, "    return (", *(f"        {body}," for body in bodies), "    )"]
@@ -88,28 +88,28 @@ def _can_be_written(named: _Named, others: Sequence[_Named], case: Case) -> bool
             (k, d) in covered for k, i in enumerate(case.inputs) for d in range(len(i.shape))
         )
     for slot in way.zeroed:  # added unchanged, at an element
-        own = {d for n in others for k, d in enumerate(n.way.cuts) if k == slot}
-        if not own.issuperset(range(len(case.inputs[slot].shape))):
+        cut_dims = {d for n in others for k, d in enumerate(n.way.cuts) if k == slot}
+        if not cut_dims.issuperset(range(len(case.inputs[slot].shape))):
             return False
     return True
 
 
-def _index(slot: int, found: Found, ways: Sequence[_Named], output: int) -> tuple[str, bool]:
+def _index(slot: int, operator: Found, ways: Sequence[_Named], output: int) -> tuple[str, bool]:
     """The element of an input for an output, and whether one of its dimensions is whole."""
-    dims = [":"] * len(found.case.inputs[slot].shape)
+    dims = [":"] * len(operator.case.inputs[slot].shape)
     for named in ways:
         dim = named.way.cuts[slot]
         if dim is not None and named.way.outcomes[output].kind != "whole":
             dims[dim] = f"{named.name} + d{named.name}" if named.way.window else named.name
-    return f"{found.tensors[slot]}[{', '.join(dims)}]", ":" in dims
+    return f"{operator.tensors[slot]}[{', '.join(dims)}]", ":" in dims
 
 
-def _is_whole(ways: Sequence[_Named], found: Found) -> bool:
+def _is_whole(ways: Sequence[_Named], operator: Found) -> bool:
     """Whether an opaque function is needed because something is whole or not divided."""
-    slots = range(len(found.tensors))
+    slots = range(len(operator.tensors))
     return any(
-        len(_divided(k, ways)) < len(out) or any(_index(s, found, ways, k)[1] for s in slots)
-        for k, out in enumerate(found.outs)
+        len(_divided(k, ways)) < len(out) or any(_index(s, operator, ways, k)[1] for s in slots)
+        for k, out in enumerate(operator.outs)
     )
 
 
@@ -123,17 +123,17 @@ def _divided(output: int, ways: Sequence[_Named]) -> Mapping[int, str]:
     return variables
 
 
-def _output(number: int, found: Found, ways: Sequence[_Named], *, opaque: bool) -> str:
+def _output(number: int, operator: Found, ways: Sequence[_Named], *, opaque: bool) -> str:
     divided = _divided(number, ways)
-    variables = [divided.get(d, f"o{number}_{d}") for d in range(len(found.outs[number]))]
-    own = [v for d, v in enumerate(variables) if d not in divided]
+    variables = [divided.get(d, f"o{number}_{d}") for d in range(len(operator.outs[number]))]
+    undivided = [v for d, v in enumerate(variables) if d not in divided]
     reducing = [n for n in ways if n.way.outcomes[number].kind in _REDUCER]
     zeroed = sorted({slot for n in reducing for slot in n.way.zeroed})
-    slots = [k for k in range(len(found.tensors)) if k not in zeroed]
-    read = [_index(k, found, ways, number)[0] for k in slots]
+    slots = [k for k in range(len(operator.tensors)) if k not in zeroed]
+    read = [_index(k, operator, ways, number)[0] for k in slots]
     arguments = ", ".join(read)
     if opaque:
-        body = f"f({arguments})" + (f"[{', '.join(own)}]" if own else "")
+        body = f"f({arguments})" + (f"[{', '.join(undivided)}]" if undivided else "")
     else:
         body = f'tofu.lang.apply("f", {arguments})'
     for named in (n for n in ways if n.way.window and n.way.outcomes[number].kind != "whole"):
@@ -143,7 +143,7 @@ def _output(number: int, found: Found, ways: Sequence[_Named], *, opaque: bool) 
         kind = _REDUCER[reducing[0].way.outcomes[number].kind]
         body = f"tofu.{kind}(lambda {', '.join(n.name for n in reducing)}: {body})"
     for slot in zeroed:
-        body += f" + {_index(slot, found, ways, number)[0]}"
+        body += f" + {_index(slot, operator, ways, number)[0]}"
     return f"lambda {', '.join(variables)}: {body}"
 
 

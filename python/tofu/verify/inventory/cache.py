@@ -26,10 +26,10 @@ def cached_inventory() -> list[dict[str, object]]:
     """The operators of ``tofu.verify.inventory.inventory.inventory``, as JSON documents."""
     path = cache_directory() / f"inventory-{_fingerprint()}.json"
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(kept, dict) and kept.get("sha256") == _digest(kept.get("operators")):
-            known: list[dict[str, object]] = kept["operators"]
-            return known
+        cached = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(cached, dict) and cached.get("sha256") == _digest(cached.get("operators")):
+            records: list[dict[str, object]] = cached["operators"]
+            return records
     from tofu.verify.inventory.inventory import inventory
 
     with stage("analysing all operators of MXNet"):

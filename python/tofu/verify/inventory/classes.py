@@ -71,8 +71,8 @@ def counts(
         first, second = parts_of(row, attrs, ins, outs, [halves])
         halos += any(
             a != b and a[1] > b[0] and b[1] > a[0]
-            for one, other in zip(first.inputs, second.inputs)
-            for a, b in zip(one, other)
+            for first_box, second_box in zip(first.inputs, second.inputs)
+            for a, b in zip(first_box, second_box)
         )
     return len(split), len(reduced.intersection(split)), halos
 

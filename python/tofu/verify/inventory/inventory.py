@@ -97,9 +97,9 @@ def call_of(case: Case) -> Optional[Call]:
     ins, outs = shapes
     if case.forward is None:
         return Call(case.op, case.attrs, tuple(ins), tuple(outs))
-    own = [ins[int(r[1:])] if r[0] == "i" else outs[int(r[1:])] for r in case.reads]
+    read_shapes = [ins[int(r[1:])] if r[0] == "i" else outs[int(r[1:])] for r in case.reads]
     grads = case.grads if case.grads is not None else [f"i{k}" for k in range(len(ins))]
-    return Call(case.op, case.attrs, tuple(own), tuple(ins[int(g[1:])] for g in grads))
+    return Call(case.op, case.attrs, tuple(read_shapes), tuple(ins[int(g[1:])] for g in grads))
 
 
 def _found(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:

@@ -19,11 +19,11 @@ def registered_operators() -> dict[str, list[str]]:
     by_name: dict[str, list[str]] = {}
     for number in range(count.value):
         text = names[number]
-        handle, own = ctypes.c_void_p(), ctypes.c_char_p()
+        handle, canonical = ctypes.c_void_p(), ctypes.c_char_p()
         check_call(_LIB.NNGetOpHandle(text, ctypes.byref(handle)))
-        check_call(_LIB.MXSymbolGetAtomicSymbolName(handle, ctypes.byref(own)))
-        aliases = by_name.setdefault((own.value or b"").decode(), [])
-        if text is not None and text != own.value:
+        check_call(_LIB.MXSymbolGetAtomicSymbolName(handle, ctypes.byref(canonical)))
+        aliases = by_name.setdefault((canonical.value or b"").decode(), [])
+        if text is not None and text != canonical.value:
             aliases.append(text.decode())
     return {
         name: sorted(aliases)

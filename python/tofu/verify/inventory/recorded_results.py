@@ -24,7 +24,7 @@ def recorded() -> Mapping[str, Mapping[str, Any]]:
 
 def write_record(results: Mapping[str, Mapping[str, Any]]) -> None:
     """Add these results to those of other operators; an empty result removes one."""
-    kept = {**recorded(), **results}
-    lines = [f"  {json.dumps(op)}: {json.dumps(kept[op])}" for op in sorted(kept) if kept[op]]
+    merged = {**recorded(), **results}
+    lines = [f"  {json.dumps(op)}: {json.dumps(merged[op])}" for op in sorted(merged) if merged[op]]
     PATH.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     recorded.cache_clear()

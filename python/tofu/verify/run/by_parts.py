@@ -68,8 +68,8 @@ class Run:
     def _backward_inputs(self, arrays: list[Array], rng: np.random.Generator) -> list[Array]:
         case = self.case
         assert case.forward is not None
-        own = sorted_attrs(self._forward_attrs(case.attrs))
-        call = NodeCall(case.forward, own, case.outputs, numpy=case.numpy)
+        forward_attrs = sorted_attrs(self._forward_attrs(case.attrs))
+        call = NodeCall(case.forward, forward_attrs, case.outputs, numpy=case.numpy)
         outs = run_node(call, arrays)
         result = []
         for read in case.reads:
@@ -99,10 +99,10 @@ class Run:
     ) -> Mapping[str, str]:
         if self.case.forward_attrs is None:
             return attrs
-        own = dict(self.case.forward_attrs)
-        if shape is not None and "shape" in own:
-            own["shape"] = str(shape)
-        return own
+        forward_attrs = dict(self.case.forward_attrs)
+        if shape is not None and "shape" in forward_attrs:
+            forward_attrs["shape"] = str(shape)
+        return forward_attrs
 
     def run(
         self, inputs: Sequence[Array], attrs: Mapping[str, str], donor: Sequence[Tensor]
@@ -112,13 +112,13 @@ class Run:
         if case.imperative or case.in_place:
             gradients = [donor[int(g[1:])] for g in self.grads] if case.forward else []
             return run_imperatively(case, attrs, inputs, gradients)
-        own = sorted_attrs(attrs)
+        call_attrs = sorted_attrs(attrs)
         if case.forward is None:
-            return run_node(NodeCall(case.op, own, case.outputs, numpy=case.numpy), inputs)
+            return run_node(NodeCall(case.op, call_attrs, case.outputs, numpy=case.numpy), inputs)
         more = self._forward_attrs(attrs, inputs[0].shape if inputs else None)
         forward = Forward(case.forward, sorted_attrs(more), tuple(donor))
         seen = {int(r[1:]): x for r, x in zip(case.reads, inputs) if case.live and r[0] == "i"}
-        call = NodeCall(case.op, own, len(self.grads), case.hide, forward, case.numpy)
+        call = NodeCall(case.op, call_attrs, len(self.grads), case.hide, forward, case.numpy)
         return run_node(call, inputs, seen)
 
     def extent(self, variable: int) -> int:
@@ -203,22 +203,24 @@ class Run:
         return joined.astype(whole.dtype)
 
 
-def _close(one: Array, other: Array, dtype: Any) -> bool:
+def _close(assembled: Array, whole: Array, dtype: Any) -> bool:
     """Whether two results are equal up to rounding, relative to the largest term."""
     if dtype.kind != "f":
-        return np.array_equal(one, other)
-    finite = np.abs(other[np.isfinite(other)])
+        return np.array_equal(assembled, whole)
+    finite = np.abs(whole[np.isfinite(whole)])
     tolerance = _TOLERANCE[str(dtype)]
     slack = tolerance * (1 + float(finite.max(initial=0)))
-    return np.allclose(one, other, rtol=tolerance, atol=slack, equal_nan=True)
+    return np.allclose(assembled, whole, rtol=tolerance, atol=slack, equal_nan=True)
 
 
 def check_equal(assembled: Array, whole: Array, where: str) -> None:
     """Raise MismatchError unless two results are equal up to rounding."""
-    one, other = (a.astype("float64") if a.dtype.kind == "f" else a for a in (assembled, whole))
-    if _close(one, other, whole.dtype):
+    result, expected = (
+        a.astype("float64") if a.dtype.kind == "f" else a for a in (assembled, whole)
+    )
+    if _close(result, expected, whole.dtype):
         return
-    difference = np.abs(one.astype("float64") - other.astype("float64"))
+    difference = np.abs(result.astype("float64") - expected.astype("float64"))
     raise MismatchError(f"{where}: differs by up to {np.nanmax(difference, initial=0):.3g}")
 
 

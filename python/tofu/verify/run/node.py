@@ -222,8 +222,8 @@ def _bound(call: NodeCall, inputs: tuple[Tensor, ...]) -> tuple[Any, dict[str, A
         first, forward = len(nodes), call.forward
         nodes += [_variable(f"f{k}") for k in range(len(forward.donor))]
         arrays.update({f"f{k}": _blank(t) for k, t in enumerate(forward.donor)})
-        own = range(first, len(nodes))
-        nodes.append(_node(forward.op, "forward", dict(forward.attrs), own))
+        forward_inputs = range(first, len(nodes))
+        nodes.append(_node(forward.op, "forward", dict(forward.attrs), forward_inputs))
         control = [len(nodes) - 1]
     nodes.append(_node(call.op, "op", dict(call.attrs), range(len(inputs))))
     if control:

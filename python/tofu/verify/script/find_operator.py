@@ -47,8 +47,8 @@ class _Graphs:
         def run(block: Any, arrays: Sequence[Any], current: Any, **options: Any) -> Any:
             inputs = {name: classic(arrays[at]) for name, at in block.inputs}
             values, changed = (
-                {name: array.asnumpy() for name, array in given.items()} | block.whole_parameters()
-                for given in (inputs, {name: rounded(array) for name, array in inputs.items()})
+                {name: array.asnumpy() for name, array in feed.items()} | block.whole_parameters()
+                for feed in (inputs, {name: rounded(array) for name, array in inputs.items()})
             )
             self._running = block
             results = original(block, arrays, current, **options)

@@ -86,18 +86,18 @@ def wrong_operators(plan: _core.Plan, values: Mapping[str, Any]) -> Iterator[Wro
     read = {source for node in nodes for source in node.sources}
     cuts = _Cuts(plan)
     tried: set[Any] = set()
-    for number, one, outputs in _whole(plan, values):
+    for number, operator, outputs in _whole(plan, values):
         node = nodes[number]
-        if one.row is None or is_random(node.op):
+        if operator.row is None or is_random(node.op):
             continue
         compared = [i for i in range(len(outputs)) if (number, i) in read or len(outputs) == 1]
         sources = [(names[at], index) for at, index in node.sources]
-        for parts, splits, tensors, used in cuts.ways(node, one, sources):
-            key = (node.op, tuple(sorted(node.attrs.items())), one.shapes, tuple(splits),
+        for parts, splits, tensors, used in cuts.ways(node, operator, sources):
+            key = (node.op, tuple(sorted(node.attrs.items())), operator.shapes, tuple(splits),
                    tuple(map(tuple, tensors)), tuple(parts))  # fmt: skip
             if key not in tried:
                 tried.add(key)
-                difference, error = one.compare(parts, splits, tensors, outputs, compared)
+                difference, error = operator.compare(parts, splits, tensors, outputs, compared)
                 if difference > _TOLERANCE:
                     yield Wrong(node.name, node.op, tuple(splits), used, difference, error)
 
@@ -112,12 +112,14 @@ def first_sensitive(
         values: values of the graph's variables.
         rounded: the same, changed by about one rounding.
     """
-    for (number, one, outputs), (_, _, others) in zip(_whole(plan, values), _whole(plan, rounded)):
+    for (number, operator, outputs), (_, _, others) in zip(
+        _whole(plan, values), _whole(plan, rounded)
+    ):
         # A sum that cancels is measured by what it sums.
-        least = min((_largest(array) for array in one.inputs), default=0.0)
-        for array, other in zip(outputs, others):
+        least = min((_largest(array) for array in operator.inputs), default=0.0)
+        for array, changed in zip(outputs, others):
             largest = _largest(array)
-            change = _difference(other, array)
+            change = _difference(changed, array)
             if change * largest > UNUSUAL * max(largest, least):
                 node = plan.table.graph.nodes[number]
                 return node.name, node.op, change
@@ -126,7 +128,7 @@ def first_sensitive(
 
 def _whole(
     plan: _core.Plan, values: Mapping[str, Any]
-) -> Iterator[tuple[int, _One, Sequence[Any]]]:
+) -> Iterator[tuple[int, _SingleOperator, Sequence[Any]]]:
     """Yields every operator's number, itself, and what it computes whole."""
     cuts = _Cuts(plan)
     rng = np.random.default_rng(1)
@@ -135,10 +137,10 @@ def _whole(
         if not node.op:
             outputs_of[number, 0] = _value(node, values, rng)
             continue
-        one = _One(node, [outputs_of[source] for source in node.sources])
-        outputs = one.run((), [], cuts.none)
+        operator = _SingleOperator(node, [outputs_of[source] for source in node.sources])
+        outputs = operator.run((), [], cuts.none)
         outputs_of.update({(number, index): array for index, array in enumerate(outputs)})
-        yield number, one, outputs
+        yield number, operator, outputs
 
 
 def _value(node: Any, values: Mapping[str, Any], rng: np.random.Generator) -> Any:
@@ -158,7 +160,7 @@ class _Cuts:
         self.none: list[list[int]] = []
 
     def ways(
-        self, node: Any, one: _One, sources: Sequence[tuple[str, int]]
+        self, node: Any, operator: _SingleOperator, sources: Sequence[tuple[str, int]]
     ) -> Iterator[tuple[Sequence[int], Cuts, list[list[int]], bool]]:
         """Yields parts, the operator's splits, its tensors' cuts, and whether the plan has them."""
         outputs = [(node.name, index) for index in range(len(node.outputs))]
@@ -168,7 +170,7 @@ class _Cuts:
             yield self.parts, splits, tensors, True
         if not _is_own(node):
             return
-        for variable, extent in one.splittable():
+        for variable, extent in operator.splittable():
             if variable in splits:
                 continue
             parts = next((p for p in range(2, extent + 1) if extent % p == 0), None)
@@ -176,7 +178,7 @@ class _Cuts:
                 yield [parts], [variable], [[REPLICATED]] * len(tensors), False
 
 
-class _One:
+class _SingleOperator:
     """A graph of a single operator, with the values of its inputs."""
 
     def __init__(self, node: Any, inputs: Sequence[Any]) -> None:
@@ -222,10 +224,10 @@ class _One:
         table = _core.StrategyTable(rows, graph)
         plan = _core.Plan(self._plan(graph, parts, splits, tensors), table)
         step = _core.schedule(_core.partition(plan, fetch="plain"))
-        given = {f"x{k}": mx.nd.array(a, dtype=a.dtype) for k, a in enumerate(self.inputs)}
+        inputs = {f"x{k}": mx.nd.array(a, dtype=a.dtype) for k, a in enumerate(self.inputs)}
         contexts = [mx.cpu(worker) for worker in range(math.prod(parts))]
         program = Program(step, contexts, {})
-        outputs = program.forward(given, is_train=True, ctx=mx.cpu())
+        outputs = program.forward(inputs, is_train=True, ctx=mx.cpu())
         return [output.asnumpy() for output in outputs]
 
     def _graph(self) -> _core.Graph:
@@ -251,7 +253,7 @@ class _One:
     ) -> str:
         names = [(f"x{number}", 0) for number in range(len(self._ins))]
         names += [("op", index) for index in range(len(self._outs))]
-        own = tensors or [[] for _ in names]
+        tensor_cuts = tensors or [[] for _ in names]
         return json.dumps(
             {
                 "format": "tofu-plan",
@@ -265,7 +267,7 @@ class _One:
                 "search_seconds": 0.0,
                 "tensors": [
                     {"node": name, "output": output, "cuts": cuts}
-                    for (name, output), cuts in zip(names, own)
+                    for (name, output), cuts in zip(names, tensor_cuts)
                 ],
                 "operators": [{"node": "op", "cuts": list(splits), "bytes": 0}],
             }
@@ -278,12 +280,14 @@ def _largest(array: Any) -> float:
 
 def _difference(parts: Any, whole: Any) -> float:
     """The largest difference, relative to the largest value."""
-    one, other = (np.asarray(a, dtype=np.float64) for a in (parts, whole))
-    if one.shape != other.shape or not np.array_equal(np.isfinite(one), np.isfinite(other)):
+    result, expected = (np.asarray(a, dtype=np.float64) for a in (parts, whole))
+    if result.shape != expected.shape or not np.array_equal(
+        np.isfinite(result), np.isfinite(expected)
+    ):
         return math.inf
-    finite = np.isfinite(other)
+    finite = np.isfinite(expected)
     if not finite.any():
         return 0.0
-    change = float(np.abs(one[finite] - other[finite]).max())
-    scale = float(np.abs(other[finite]).max())
+    change = float(np.abs(result[finite] - expected[finite]).max())
+    scale = float(np.abs(expected[finite]).max())
     return change / scale if scale else (math.inf if change else 0.0)
