@@ -1,9 +1,10 @@
 """The systems that section 7.1 of the paper compares, simulated on a machine.
 
-    found = simulate_system("swap", find("rnn-6-4k"), read_machine("p2.8xlarge"), batch_size=512)
+    found = simulate_system("swap", find("rnn-6-4k"), "p2.8xlarge", batch_size=512)
     found.samples_per_second
 
 tofu: this project.
+time: the same, with the objective time: the plan whose simulated step is shortest.
 ideal: one device with memory without end; its throughput, once per device.
 smallbatch: one device, with a batch that fits; its throughput, once per device.
 swap: one device that keeps least recently used tensors in the host's memory (_swapping.py); its
@@ -11,7 +12,7 @@ swap: one device that keeps least recently used tensors in the host's memory (_s
 placement: the layers of one graph, placed on the devices in turn.
 dataparallel: the mode data-parallel of the search.
 
-All but tofu and dataparallel leave MXNet's memory planner its defaults, as they run without tofu.
+All but tofu, time and dataparallel leave MXNet's memory planner its defaults, as they run without tofu.
 Everything is simulated; nothing runs.
 """
 
@@ -29,9 +30,10 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
 from tofu.models import Model, build
 from tofu.mx.graphs.lower.fused_norm import refined
-from tofu.planner.search import plan_refined
+from tofu.planner.search import search
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.layers import layer_of
+from tofu.plans.machine_files import read_machine
 from tofu.simulate.simulated_step import Simulation
 from tofu.simulate.simulation import simulate_graph, simulate_plan, step_graph
 
@@ -47,7 +49,8 @@ __all__ = [
 
 Device = TypeVar("Device")
 
-SYSTEMS = ("tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel")
+SYSTEMS = ("tofu", "time", "ideal", "smallbatch", "swap", "placement", "dataparallel")
+FOR_TIME = "time"
 OPTIMIZER = "sgd_mom"  # with a history, as the paper counts: three times the weights
 _BACKWARD = "_backward_"
 _FAR = 1.3  # an estimate of memory is wrong by at most this factor
@@ -89,7 +92,7 @@ class Outcome:
 def simulate_system(
     system: str,
     model: Model,
-    machine: _core.Machine,
+    machine: str,
     *,
     batch_size: Optional[int] = None,
     largest_batch: Optional[int] = None,
@@ -104,24 +107,23 @@ def simulate_system(
     Args:
         system: one of SYSTEMS.
         model: the model.
-        machine: the machine.
+        machine: a machine file or name.
         batch_size: examples per step; None: the largest that fits, halved from largest_batch,
             which "ideal" has.
         largest_batch: None: the model's own.
         devices: number of devices; None: all.
         reduced: whether to take the small version of the model.
         mode: of the search, for "tofu".
-        fetch: how workers fetch, for "tofu" and "dataparallel".
+        fetch: how workers fetch, for "tofu", "time" and "dataparallel".
         plans: of this model, kept for further calls; None: no plans are kept.
 
     Raises:
         ConfigError: there is no such system, or the machine has fewer devices.
     """
-    count = machine.devices if devices is None else devices
-    if not 1 <= count <= machine.devices:
-        raise ConfigError(
-            f"{count} devices: {machine.name} has {machine.devices}, expected at most that"
-        )
+    all_devices = read_machine(machine).devices
+    count = all_devices if devices is None else devices
+    if not 1 <= count <= all_devices:
+        raise ConfigError(f"{count} devices: {machine} has {all_devices}, expected at most that")
     run = _Run(system, model, machine, count, reduced, mode, fetch, {} if plans is None else plans)
     simulate = run.runs().get(system)
     if simulate is None:
@@ -131,7 +133,7 @@ def simulate_system(
         return simulate(batch_size or largest)
     sizes = [largest >> halved for halved in range(largest.bit_length())]
     found = None
-    for size in promising(sizes, run.estimate, _FAR * machine.memory_bytes):
+    for size in promising(sizes, run.estimate, _FAR * run.machine.memory_bytes):
         found = simulate(size)
         if found.fits:
             break
@@ -164,12 +166,16 @@ def promising(
 class _Run:
     system: str
     model: Model
-    machine: _core.Machine
+    machine_name: str
     devices: int
     reduced: bool
     mode: str
     fetch: str
     plans: Plans
+
+    @functools.cached_property
+    def machine(self) -> _core.Machine:
+        return read_machine(self.machine_name)
 
     def estimate(self, batch_size: int) -> float:
         """Estimates the least memory that a worker needs."""
@@ -184,6 +190,7 @@ class _Run:
     def runs(self) -> dict[str, Callable[[int], Outcome]]:
         return {
             "tofu": lambda size: self._partitioned(size, self.mode),
+            "time": lambda size: self._partitioned(size, FOR_TIME),
             "dataparallel": lambda size: self._partitioned(size, "data-parallel"),
             "ideal": lambda size: self._alone(size, unlimited=True),
             "smallbatch": lambda size: self._alone(size, unlimited=False),
@@ -192,6 +199,7 @@ class _Run:
         }
 
     def _plan(self, batch_size: int, workers: int, mode: str = "tofu") -> _core.Plan:
+        """A plan; of the mode FOR_TIME, the default mode's for the objective time."""
         # MXNet binds a whole BatchNorm only where it copies no tensor of it.
         keeps_norms = self.fetch != "plain" and workers > 1
         key = batch_size, workers, mode, keeps_norms
@@ -204,8 +212,10 @@ class _Run:
 
             refine = functools.partial(refined, prepare) if keeps_norms else None
             problem = Problem(self.model.name, prepare(), workers, refine)
-            problem, plan = plan_refined(problem, SearchOptions(mode=mode))
-            self.plans[key] = plan.in_graph(problem.table)
+            options = SearchOptions(mode=mode)
+            if mode == FOR_TIME:
+                options = SearchOptions(objective="time", machine=self.machine_name)
+            self.plans[key] = search(problem, options, fetch=self.fetch).plan
         return self.plans[key]
 
     def _outcome(self, batch_size: int, found: Simulation, *, copies: int = 1) -> Outcome:

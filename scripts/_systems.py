@@ -15,12 +15,12 @@ from _steps import WAYS
 from _training import progress
 
 from tofu.models import find
-from tofu.plans.machine_files import read_machine
 from tofu.tables import table
 
 MACHINE = "p2.8xlarge"
 SMOKE_BATCH = 8
 DEFAULT_WAY = "multifetch"
+OURS = ("tofu", "time")
 Row = dict[str, Any]
 LABELS = {
     "ideal": "Ideal",
@@ -29,6 +29,7 @@ LABELS = {
     "placement": "Op placement",
     "dataparallel": "data parallel",
     "tofu": "tofu",
+    "time": "tofu, for time",
 }
 COLOURS = {
     "ideal": "#c9c9c9",
@@ -37,6 +38,7 @@ COLOURS = {
     "placement": "#b9d6a9",
     "dataparallel": "#d6a9c3",
     "tofu": "#3b6ea5",
+    "time": "#1d3f66",
 }
 
 
@@ -83,7 +85,6 @@ def measure(
         if (model, system) in kept or (model in models and system in systems)
     ]
     largest = SMOKE_BATCH if smoke else comparison.largest_batch
-    machine = read_machine(MACHINE)
     plans: Plans = {}
     for number in progress(len(cases), f"simulating {comparison.name}"):
         model, system = cases[number]
@@ -92,11 +93,11 @@ def measure(
         if (model, system) in kept:
             yield kept[model, system]
             continue
-        ways = WAYS if system == "tofu" else [DEFAULT_WAY]
+        ways = WAYS if system in OURS else [DEFAULT_WAY]
         outcomes = [
             (
                 simulate_system(
-                    system, find(model), machine, largest_batch=largest, reduced=smoke,
+                    system, find(model), MACHINE, largest_batch=largest, reduced=smoke,
                     fetch=fetch, plans=plans,
                 ),
                 fetch,
@@ -128,7 +129,7 @@ def to_text(document: dict[str, Any]) -> str:
     )  # fmt: skip
     lines = [f"{document['title']}, simulated on {document['machine']}", ""]
     lines += table(header, list(_cells(document)), right=range(3, 11))
-    if any(row["system"] == "tofu" and row.get("fetch") == "plain" for row in document["rows"]):
+    if any(row["system"] in OURS and row.get("fetch") == "plain" for row in document["rows"]):
         lines += ["", _PLAIN]
     return "\n".join(lines) + "\n"
 
@@ -147,7 +148,7 @@ def _cells(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield (
             row["model"],
             LABELS[row["system"]],
-            row.get("fetch", "-") if row["system"] == "tofu" else "-",
+            row.get("fetch", "-") if row["system"] in OURS else "-",
             str(row["batch_size"]),
             rate,
             of_ideal,

@@ -25,7 +25,7 @@ from tofu.models import Model, build, create_block, find
 
 FETCHES = ("plain", "multifetch")
 # The names in _simulated_systems.py, which imports mxnet.
-SYSTEMS = ("tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel")
+SYSTEMS = ("tofu", "time", "ideal", "smallbatch", "swap", "placement", "dataparallel")
 OPTIMIZERS = {
     "sgd": {"learning_rate": 0.01, "momentum": 0.9},
     "adam": {"learning_rate": 0.001},
@@ -166,18 +166,17 @@ def _simulate(model: Model, args: argparse.Namespace) -> None:
     """Print a simulated step of a system, with JSON in the last line."""
     from _simulated_systems import simulate_system
 
-    from tofu.plans.machine_files import read_machine
-
     size = model.batch_size if args.batch_size is None else args.batch_size
+    machine = args.machine or "p2.8xlarge"
     found = simulate_system(
         args.system,
         model,
-        read_machine(args.machine or "p2.8xlarge"),
+        machine,
         batch_size=None if size == "auto" else size,
         reduced=args.reduced,
         fetch=args.fetch or "multifetch",
     )
-    record = {**dataclasses.asdict(found), "machine": args.machine or "p2.8xlarge"}
+    record = {**dataclasses.asdict(found), "machine": machine}
     print(f"simulated: {model.name}, {args.system}, batch {found.batch_size}, {record['machine']}")
     print(
         f"  {found.samples_per_second:,.2f} samples per second on {found.devices} devices"

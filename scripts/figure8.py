@@ -14,7 +14,7 @@ COMPARISON = _systems.Comparison(
     name="figure8",
     title="Figure 8: WResNet",
     models=[f"wresnet-{depth}-{width}" for depth in (50, 101, 152) for width in (4, 6, 8, 10)],
-    systems=("ideal", "smallbatch", "swap", "tofu"),
+    systems=("ideal", "smallbatch", "swap", "tofu", "time"),
     largest_batch=128,  # of the paper's ideal baseline
 )
 

@@ -14,7 +14,7 @@ COMPARISON = _systems.Comparison(
     name="figure9",
     title="Figure 9: RNN",
     models=[f"rnn-{layers}-{hidden}k" for layers in (6, 8, 10) for hidden in (4, 6, 8)],
-    systems=("ideal", "smallbatch", "swap", "placement", "tofu"),
+    systems=("ideal", "smallbatch", "swap", "placement", "tofu", "time"),
     largest_batch=512,  # of the paper's ideal baseline
 )
 

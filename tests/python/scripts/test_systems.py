@@ -10,7 +10,8 @@ from tofu.models import find
 from tofu.plans.machine_files import read_machine
 
 scripts = types.SimpleNamespace()
-MACHINE = read_machine("p2.8xlarge")
+NAME = "p2.8xlarge"
+MACHINE = read_machine(NAME)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,11 +82,11 @@ def test_variables_stay_from_step_to_step(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "system", ["tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel"]
+    "system", ["tofu", "time", "ideal", "smallbatch", "swap", "placement", "dataparallel"]
 )
 def test_every_system_on_a_reduced_rnn(system):
     found = scripts.systems.simulate_system(
-        system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True
+        system, find("rnn-6-4k"), NAME, batch_size=8, reduced=True
     )
     assert found.simulated
     assert found.fits
@@ -93,14 +94,26 @@ def test_every_system_on_a_reduced_rnn(system):
     assert found.compute_seconds > 0
     copies = MACHINE.devices if system in ("ideal", "smallbatch", "swap") else 1
     assert found.samples_per_second == pytest.approx(copies * 8 / found.step_seconds)
-    if system in ("tofu", "dataparallel", "placement"):
+    if system in ("tofu", "time", "dataparallel", "placement"):
         assert found.fetch_seconds > 0
+
+
+@pytest.mark.parametrize("fetch", ["plain", "multifetch"])
+def test_a_plan_for_time_is_faster(fetch):
+    model = find("wresnet-50-4")
+    tofu, time = (
+        scripts.systems.simulate_system(
+            system, model, NAME, batch_size=32, reduced=True, fetch=fetch
+        )
+        for system in ("tofu", "time")
+    )
+    assert time.step_seconds < tofu.step_seconds
 
 
 def test_swapping_is_never_faster_than_memory_without_end():
     ideal, swap = (
         scripts.systems.simulate_system(
-            system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True
+            system, find("rnn-6-4k"), NAME, batch_size=8, reduced=True
         )
         for system in ("ideal", "swap")
     )
@@ -132,7 +145,7 @@ def test_the_largest_batch_comes_first_and_is_the_ideal_ones():
     plans = {}
     for system in ("ideal", "smallbatch", "tofu"):
         found = scripts.systems.simulate_system(
-            system, model, MACHINE, largest_batch=16, reduced=True, plans=plans
+            system, model, NAME, largest_batch=16, reduced=True, plans=plans
         )
         assert (found.batch_size, found.fits) == (16, True)
     assert set(plans) == {
@@ -144,7 +157,7 @@ def test_the_largest_batch_comes_first_and_is_the_ideal_ones():
 def test_batch_norms_stay_whole_as_in_a_run(fetch):
     plans = {}
     scripts.systems.simulate_system(
-        "tofu", find("wresnet-50-4"), MACHINE, batch_size=2, devices=2, reduced=True, fetch=fetch,
+        "tofu", find("wresnet-50-4"), NAME, batch_size=2, devices=2, reduced=True, fetch=fetch,
         plans=plans,
     )  # fmt: skip
     (plan,) = plans.values()
@@ -189,17 +202,17 @@ def test_layers_are_placed_in_turn():
 def test_unknown_systems_and_too_many_devices():
     with pytest.raises(ConfigError, match="expected one of tofu"):
         scripts.systems.simulate_system(
-            "magic", find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True
+            "magic", find("rnn-6-4k"), NAME, batch_size=8, reduced=True
         )
     with pytest.raises(ConfigError, match="9 devices"):
-        scripts.systems.simulate_system("tofu", find("rnn-6-4k"), MACHINE, devices=9)
+        scripts.systems.simulate_system("tofu", find("rnn-6-4k"), NAME, devices=9)
 
 
 @pytest.mark.parametrize("system", ["ideal", "tofu"])
 def test_a_net_that_draws_random_numbers(system):
     """A separate graph draws Dropout's numbers before the training graph runs."""
     found = scripts.systems.simulate_system(
-        system, find("alexnet"), MACHINE, batch_size=8, reduced=True
+        system, find("alexnet"), NAME, batch_size=8, reduced=True
     )
     assert found.fits
     assert found.compute_seconds > 0
@@ -220,7 +233,7 @@ def test_only_tofu_changes_mxnets_memory_planner():
 
     for system, workers, stock in (("smallbatch", 1, True), ("tofu", 8, False)):
         found = scripts.systems.simulate_system(
-            system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True
+            system, find("rnn-6-4k"), NAME, batch_size=8, reduced=True
         )
         assert found.memory_bytes == allocated(workers, is_stock=stock)
         assert found.memory_bytes != allocated(workers, is_stock=not stock)
