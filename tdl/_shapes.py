@@ -24,8 +24,8 @@ def axes_of(axis: Axes, ndim: int, *, exclude: bool = False) -> tuple[int, ...]:
     if axis is None or axis == ():
         chosen = set(range(ndim))
         return tuple(sorted(chosen))
-    given = (axis,) if isinstance(axis, int) else axis
-    chosen = {axis_of(a, ndim) for a in given}
+    axes = (axis,) if isinstance(axis, int) else axis
+    chosen = {axis_of(a, ndim) for a in axes}
     if exclude:
         chosen = set(range(ndim)) - chosen
     return tuple(sorted(chosen))
@@ -63,8 +63,8 @@ def broadcast(tensor: Any, index: Sequence[Any], ones: Sequence[bool]) -> Any:
     skipped = len(ones) - tensor.ndim
     return tensor[
         tuple(
-            0 if one and not ones[d + skipped] else index[d + skipped]
-            for d, one in enumerate(tensor.ones)
+            0 if is_one and not ones[d + skipped] else index[d + skipped]
+            for d, is_one in enumerate(tensor.ones)
         )
     ]
 
@@ -86,24 +86,24 @@ def unbroadcast(small: Sequence[bool], ones: Sequence[bool], element: Any) -> Ov
     """
     skipped = len(ones) - len(small)
     full = names(len(ones))
-    own = [
-        f"one{d}" if one and not ones[d + skipped] else full[d + skipped]
-        for d, one in enumerate(small)
+    variables = [
+        f"one{d}" if is_one and not ones[d + skipped] else full[d + skipped]
+        for d, is_one in enumerate(small)
     ]
-    summed = [name for name in full if name not in own]
+    summed = [name for name in full if name not in variables]
 
     def body(*index: Any) -> Any:
-        known = dict(zip(own, index))
+        by_name = dict(zip(variables, index))
         if not summed:
-            return element(*(known[n] for n in full))
+            return element(*(by_name[n] for n in full))
 
         def inner(*rest: Any) -> Any:
-            every = {**known, **dict(zip(summed, rest))}
+            every = {**by_name, **dict(zip(summed, rest))}
             return element(*(every[n] for n in full))
 
         return Sum(Over(summed, inner))
 
-    return Over(own, body)
+    return Over(variables, body)
 
 
 def instances(outputs: str, *reads: tuple[Any, str], tag: str = "o") -> tuple[Over, ...]:
@@ -126,30 +126,32 @@ def instances(outputs: str, *reads: tuple[Any, str], tag: str = "o") -> tuple[Ov
 
 
 def _instance(word: str, reads: Sequence[tuple[Any, str]], used: Sequence[str], tag: str) -> Over:
-    own = [letter if letter != "." else f"{tag}{d}" for d, letter in enumerate(word)]
+    variables = [letter if letter != "." else f"{tag}{d}" for d, letter in enumerate(word)]
     function = Opaque("Instance")
     summed = [letter for letter in used if letter not in word]
     dots = [d for d, letter in enumerate(word) if letter == "."]
 
-    def value(known: dict[str, Any], index: Sequence[Any]) -> Any:
+    def value(by_name: dict[str, Any], index: Sequence[Any]) -> Any:
         slices = []
         for tensor, places in reads:
             padded = places.ljust(tensor.ndim, ".")
             slices.append(
                 tensor[
-                    tuple(slice(None) if p == "." else 0 if p == "0" else known[p] for p in padded)
+                    tuple(
+                        slice(None) if p == "." else 0 if p == "0" else by_name[p] for p in padded
+                    )
                 ]
             )
         result = function(*slices)
         return result[tuple(index[d] for d in dots)] if dots else result
 
     def body(*index: Any) -> Any:
-        known = dict(zip(own, index))
+        by_name = dict(zip(variables, index))
         if not summed:
-            return value(known, index)
-        return Sum(Over(summed, lambda *rest: value({**known, **dict(zip(summed, rest))}, index)))
+            return value(by_name, index)
+        return Sum(Over(summed, lambda *rest: value({**by_name, **dict(zip(summed, rest))}, index)))
 
-    return Over(own, body)
+    return Over(variables, body)
 
 
 def letters(ndim: int) -> str:

@@ -35,18 +35,18 @@ def backward_leaky_relu(ograd, *args, act_type="leaky"):
         return apply("by_input", ograd[i], x[i], gamma[_slope(gamma, i)], out[i])
 
     every = names(x.ndim)
-    own = ["one0"] if gamma.ones[0] and not x.ones[1] else [every[1]]
-    summed = [name for name in every if name not in own]
+    variables = ["one0"] if gamma.ones[0] and not x.ones[1] else [every[1]]
+    summed = [name for name in every if name not in variables]
 
     def by_slope(channel):
         return Sum(
             Over(
                 summed,
-                lambda *v: by(*({**dict(zip(summed, v)), own[0]: channel}[n] for n in every)),
+                lambda *v: by(*({**dict(zip(summed, v)), variables[0]: channel}[n] for n in every)),
             )
         )
 
-    return Over(every, by), Over(own, by_slope)
+    return Over(every, by), Over(variables, by_slope)
 
 
 def _slope(gamma, index):
@@ -56,24 +56,24 @@ def _slope(gamma, index):
 
 def _lines(tensors, axis):
     """Whole lines along the axis; a tensor without it has one number per line."""
-    own = line(tensors[0].ndim, axis_of(axis, tensors[0].ndim))
+    word = line(tensors[0].ndim, axis_of(axis, tensors[0].ndim))
     rank = tensors[0].ndim
-    return own, [(x, own if x.ndim == rank else own.replace(".", "")) for x in tensors]
+    return word, [(x, word if x.ndim == rank else word.replace(".", "")) for x in tensors]
 
 
 @op(name=("softmax", "softmin", "log_softmax"))
 def softmax(data, *length, axis=-1):
     """Softmax, softmin or log-softmax of the beginning of lines along an axis."""
-    own, reads = _lines([data, *length], axis)
-    return instances(own, *reads)
+    word, reads = _lines([data, *length], axis)
+    return instances(word, *reads)
 
 
 @op(name=("_backward_softmax", "_backward_softmin", "_backward_log_softmax"))
 def backward_softmax(*args, axis=-1, use_length=False):
     """A function of whole lines of the head gradient and the output; zero for the lengths."""
-    own, reads = _lines(args, axis)
-    by_length = zero(args[2], own.replace(".", "")) if use_length else ()
-    return *instances(own, *reads), *by_length
+    word, reads = _lines(args, axis)
+    by_length = zero(args[2], word.replace(".", "")) if use_length else ()
+    return *instances(word, *reads), *by_length
 
 
 def _channels(tensors, mode, function):

@@ -10,20 +10,20 @@ __all__ = ["CASES"]
 def _attention() -> list[Case]:
     qkv, weights = real(4, 6, 18), real(12, 4, 4)
     single = {"attrs": {"heads": "2"}, "dtype": "float32", "fixed": True}
-    own = {"expect": "n", **single}
+    selfatt = {"expect": "n", **single}
     name, gradient = "_contrib_interleaved_matmul", "_backward_interleaved_matmul"
     queries, pairs, between = real(6, 4, 8), real(4, 4, 16), real(8, 6, 4)
     both = {"expect": "n i j", **single}
     return [
-        case(f"{name}_selfatt_qk", qkv, **own),
-        back(f"{gradient}_selfatt_qk", "g0 i0", qkv, forward=f"{name}_selfatt_qk", **own),
-        case(f"{name}_selfatt_valatt", qkv, weights, **own),
+        case(f"{name}_selfatt_qk", qkv, **selfatt),
+        back(f"{gradient}_selfatt_qk", "g0 i0", qkv, forward=f"{name}_selfatt_qk", **selfatt),
+        case(f"{name}_selfatt_valatt", qkv, weights, **selfatt),
         back(
             f"{gradient}_selfatt_valatt",
             "g0 i0 i1",
             *(qkv, weights),
             forward=f"{name}_selfatt_valatt",
-            **own,
+            **selfatt,
         ),
         case(f"{name}_encdec_qk", queries, pairs, **both),
         back(

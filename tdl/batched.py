@@ -91,13 +91,13 @@ def backward_softmax_output(
         axes = _softmax_axes(out.ndim, multi_output, preserve_shape)
         gradient = _softmax_lines("SoftmaxGradient", out, label, axes)
     shared = out.ndim - 1 if preserve_shape and not multi_output else 1
-    own = [f"i{d}" if d < shared else f"label{d}" for d in range(label.ndim)]
+    variables = [f"i{d}" if d < shared else f"label{d}" for d in range(label.ndim)]
     nothing = Opaque("Zero")
 
     def by_label(*i):
         return nothing(label[i[:shared], _rest(label.ndim - shared)])[i[shared:]]
 
-    return gradient, Over(own, by_label)
+    return gradient, Over(variables, by_label)
 
 
 _REGRESSION = ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput")
@@ -227,13 +227,13 @@ def resample(data):
 def pad(data, *, pad_width):
     """Padded at some dimensions, which are whole."""
     padded = [d for d in range(data.ndim) if pad_width[2 * d] or pad_width[2 * d + 1]]
-    own = line(data.ndim, padded)
-    return instances(own, (data, own))
+    word = line(data.ndim, padded)
+    return instances(word, (data, word))
 
 
 @op(name="_backward_Pad")
 def backward_pad(ograd, *, pad_width):
     """The head gradient without the padding, or with the padding added up."""
     padded = [d for d in range(ograd.ndim) if pad_width[2 * d] or pad_width[2 * d + 1]]
-    own = line(ograd.ndim, padded)
-    return instances(own, (ograd, own))
+    word = line(ograd.ndim, padded)
+    return instances(word, (ograd, word))

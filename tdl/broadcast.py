@@ -72,14 +72,14 @@ def broadcast_backward(ograd, *, axis=(), exclude=False, out_shapes):
         return unbroadcast(small.ones, ograd.ones, lambda *i: ograd[i])
     summed = axes_of(axis, ograd.ndim, exclude=exclude)
     every = names(ograd.ndim)
-    kept, rest = without(every, summed), [every[d] for d in summed]
-    if len(small) != len(kept):
+    variables, rest = without(every, summed), [every[d] for d in summed]
+    if len(small) != len(variables):
         raise InconclusiveError(f"gradient of rank {len(small)} of rank {ograd.ndim}")
 
     def element(*index):
-        known = dict(zip(kept, index))
+        by_name = dict(zip(variables, index))
         return Sum(
-            Over(rest, lambda *r: ograd[[{**known, **dict(zip(rest, r))}[n] for n in every]])
+            Over(rest, lambda *r: ograd[[{**by_name, **dict(zip(rest, r))}[n] for n in every]])
         )
 
-    return Over(kept, element)
+    return Over(variables, element)

@@ -31,10 +31,10 @@ def _deconvolution() -> list[Case]:
         for bias in ((), (real(weight[1]),)):
             attrs = {"kernel": str(tuple(weight[2:])), "num_filter": str(weight[1]), **more}
             attrs["no_bias"] = str(not bias)
-            inputs = own = (In(data), In(weight), *bias)
+            inputs = call_inputs = (In(data), In(weight), *bias)
             if {"stride", "dilate"} <= set(attrs):  # MXNet's results are wrong in other types
-                own = tuple(dataclasses.replace(each, dtype="float32") for each in inputs)
-            cases.append(case("Deconvolution", *own, attrs=attrs, expect=expect))
+                call_inputs = tuple(dataclasses.replace(each, dtype="float32") for each in inputs)
+            cases.append(case("Deconvolution", *call_inputs, attrs=attrs, expect=expect))
             reads = "g0 i0 i1 i2" if bias else "g0 i0 i1"
             expected = "b ci co" if bias else backward
             gradient = back("_backward_Deconvolution", reads, *inputs, attrs=attrs, expect=expected)

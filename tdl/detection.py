@@ -142,15 +142,15 @@ def index_array(data, *, axes=None):
 def hawkes(lda, alpha, beta, state, lags, marks, valid_length, max_time):
     """The likelihood of each sequence of events, and the state after it."""
     shared = (alpha, ""), (beta, "")
-    own = ((x, "n") for x in (lda, state, lags, marks, valid_length, max_time))
-    return instances("n n.", *shared, *own)
+    reads = ((x, "n") for x in (lda, state, lags, marks, valid_length, max_time))
+    return instances("n n.", *shared, *reads)
 
 
 @op(name="_contrib_backward_hawkesll")
 def backward_hawkes(likelihood, state_grad, lda, alpha, beta, *args):
     """The gradient of each input; shared parameters sum over the sequences."""
-    own = ((x, "n") for x in (likelihood, state_grad, lda, *args))
-    return instances("n. . . n. n. n. n n", *own, (alpha, ""), (beta, ""))
+    reads = ((x, "n") for x in (likelihood, state_grad, lda, *args))
+    return instances("n. . . n. n. n. n n", *reads, (alpha, ""), (beta, ""))
 
 
 @op(name=("_contrib_fft", "_contrib_ifft", "_contrib_count_sketch"))

@@ -41,7 +41,7 @@ def _proposals() -> list[Case]:
 def _boxes() -> list[Case]:
     scored, single = boxes(6, 8, 6), {"overlap_thresh": "0.3", "id_index": "-1"}
     single.update(coord_start="2", score_index="1")
-    one, other = boxes(6, 4), boxes(4, 4)
+    first, second = boxes(6, 4), boxes(4, 4)
     scores = positive(6, 4, 3)
     matching = {"threshold": "0.1", "is_ascend": "False"}
     encoded = (
@@ -59,8 +59,8 @@ def _boxes() -> list[Case]:
             outputs=2,
             forward="_contrib_box_nms",
         ),
-        case("_contrib_box_iou", one, other, expect="i0 j0"),
-        back("_backward_contrib_box_iou", "g0", one, other, forward="_contrib_box_iou"),
+        case("_contrib_box_iou", first, second, expect="i0 j0"),
+        back("_backward_contrib_box_iou", "g0", first, second, forward="_contrib_box_iou"),
         case("_contrib_bipartite_matching", scores, attrs=matching, outputs=2, expect="a"),
         back(
             "_backward_contrib_bipartite_matching",

@@ -17,29 +17,29 @@ def to_tensor(data):
 @op(name="_image_normalize")
 def normalize(data):
     """Each channel (the dimension before height and width) normalized by its own numbers."""
-    own = line(data.ndim, data.ndim - 3)
-    return instances(own, (data, own))
+    word = line(data.ndim, data.ndim - 3)
+    return instances(word, (data, word))
 
 
 @op(name="_backward_image_normalize")
 def backward_normalize(ograd, data):
     """The head gradient over each channel's deviation."""
-    own = line(data.ndim, data.ndim - 3)
-    return instances(own, (ograd, own), (data, own))
+    word = line(data.ndim, data.ndim - 3)
+    return instances(word, (ograd, word), (data, word))
 
 
 @op(name="_image_crop")
 def crop(data):
     """A window of the image; MXNet supports only 1 or 3 channels, so they are whole."""
-    own = line(data.ndim, (data.ndim - 3, data.ndim - 2, data.ndim - 1))
-    return instances(own, (data, own))
+    word = line(data.ndim, (data.ndim - 3, data.ndim - 2, data.ndim - 1))
+    return instances(word, (data, word))
 
 
 @op(name="_backward_image_crop")
 def backward_crop(ograd):
     """Zeros around the head gradient, whose channels are also whole."""
-    own = line(ograd.ndim, (ograd.ndim - 3, ograd.ndim - 2, ograd.ndim - 1))
-    return instances(own, (ograd, own))
+    word = line(ograd.ndim, (ograd.ndim - 3, ograd.ndim - 2, ograd.ndim - 1))
+    return instances(word, (ograd, word))
 
 
 @op(name="_image_flip_left_right")
@@ -48,8 +48,8 @@ def flip_left_right(data):
 
     Its channels (MXNet supports only 1 or 3) are also whole.
     """
-    own = line(data.ndim, (data.ndim - 2, data.ndim - 1))
-    return instances(own, (data, own))
+    word = line(data.ndim, (data.ndim - 2, data.ndim - 1))
+    return instances(word, (data, word))
 
 
 @op(name="_image_flip_top_bottom")
@@ -58,19 +58,19 @@ def flip_top_bottom(data):
 
     Its channels (MXNet supports only 1 or 3) are also whole.
     """
-    own = line(data.ndim, (data.ndim - 3, data.ndim - 1))
-    return instances(own, (data, own))
+    word = line(data.ndim, (data.ndim - 3, data.ndim - 1))
+    return instances(word, (data, word))
 
 
 @op(name=("_image_resize", "_cvimresize", "_cvcopyMakeBorder"))
 def resize(data):
     """The image resampled or with a border: height and width are whole."""
-    own = line(data.ndim, (data.ndim - 3, data.ndim - 2))
-    return instances(own, (data, own))
+    word = line(data.ndim, (data.ndim - 3, data.ndim - 2))
+    return instances(word, (data, word))
 
 
 @op(name="_image_adjust_lighting")
 def adjust_lighting(data):
     """Adds a number per channel."""
-    own = line(data.ndim, data.ndim - 1)
-    return instances(own, (data, own))
+    word = line(data.ndim, data.ndim - 1)
+    return instances(word, (data, word))

@@ -36,14 +36,14 @@ def take(a, indices, *, axis=0):
     axis = axis_of(axis, a.ndim)
     outer, inner = names(a.ndim, "a"), names(indices.ndim)
     pick_one = Opaque("Take")
-    own = [*outer[:axis], *inner, *outer[axis + 1 :]]
+    variables = [*outer[:axis], *inner, *outer[axis + 1 :]]
 
     def element(*v):
         i = v[axis : axis + len(inner)]
         rest = (*v[:axis], slice(None), *v[axis + len(inner) :])
         return pick_one(a[rest], indices[i])
 
-    return Over(own, element)
+    return Over(variables, element)
 
 
 @op(name="_backward_take")
@@ -71,15 +71,15 @@ def pick(data, index, *, axis=-1, keepdims=False):
     choose = Opaque("Pick")
     every = names(data.ndim)
     every[axis] = f"one{axis}"
-    own = every if keepdims else list(without(every, axis)) or ["one0"]
+    variables = every if keepdims else list(without(every, axis)) or ["one0"]
 
     def element(*v):
-        known = dict(zip(own, v))
-        place = [known.get(name, 0) for name in every]
+        by_name = dict(zip(variables, v))
+        place = [by_name.get(name, 0) for name in every]
         chosen = place if index.ndim == data.ndim else without(place, axis) or (0,)
         return choose(data[whole(place, axis)], index[chosen])
 
-    return Over(own, element)
+    return Over(variables, element)
 
 
 @op(name="_backward_pick")
@@ -93,10 +93,10 @@ def backward_pick(ograd, index, *, axis=-1, keepdims=False, out_shapes):
 
     def element(*i):
         rest = without(i, axis) or (0,)
-        one = (*i[:axis], 0, *i[axis + 1 :])
+        first = (*i[:axis], 0, *i[axis + 1 :])
         return place(
-            ograd[one if ograd.ndim == ndim else rest],
-            index[one if index.ndim == ndim else rest],
+            ograd[first if ograd.ndim == ndim else rest],
+            index[first if index.ndim == ndim else rest],
         )[i[axis]]
 
     return element

@@ -153,35 +153,35 @@ def backward_diag(ograd, *, axis1=0, axis2=1, out_shapes):
 @op(name="_split_v2")
 def split(data, *, axis=0, squeeze_axis=False, out_shapes):
     """Pieces along an axis, which is whole."""
-    own = line(data.ndim, axis_of(axis, data.ndim))
-    piece = own.replace(".", "") if squeeze_axis else own
-    return instances(" ".join([piece] * len(out_shapes)), (data, own))
+    word = line(data.ndim, axis_of(axis, data.ndim))
+    piece = word.replace(".", "") if squeeze_axis else word
+    return instances(" ".join([piece] * len(out_shapes)), (data, word))
 
 
 @op(name="_split_v2_backward")
 def backward_split(*args, axis=0, squeeze_axis=False, out_shapes):
     """The head gradients, concatenated."""
-    own = line(len(out_shapes[0]), axis_of(axis, len(out_shapes[0])))
-    piece = own.replace(".", "") if squeeze_axis else own
-    return instances(own, *((x, piece) for x in args))
+    word = line(len(out_shapes[0]), axis_of(axis, len(out_shapes[0])))
+    piece = word.replace(".", "") if squeeze_axis else word
+    return instances(word, *((x, piece) for x in args))
 
 
 @op(name="_backward_slice_like")
 def backward_slice_like(ograd, *, axes=(), out_shapes):
     """Zeros around the head gradient; zero for the tensor that gives the size."""
-    data, given = out_shapes
-    own = line(ograd.ndim, [d for d, (n, m) in enumerate(zip(ograd.shape, data)) if n != m])
+    data, sized = out_shapes
+    word = line(ograd.ndim, [d for d, (n, m) in enumerate(zip(ograd.shape, data)) if n != m])
     used = [axis_of(a, ograd.ndim) for a in axes or range(ograd.ndim)]
-    shared = "".join(own[d] if d in used else "." for d in range(len(given)))
-    return *instances(own, (ograd, own)), *instances(shared, tag="z")
+    shared = "".join(word[d] if d in used else "." for d in range(len(sized)))
+    return *instances(word, (ograd, word)), *instances(shared, tag="z")
 
 
 def _assigned(tensors, begin, end, step):
     """A slice replaced; dimensions that it cuts are whole."""
     cut = {d for each in (begin, end) for d, n in enumerate(each) if n}
     cut |= {d for d, n in enumerate(step) if n not in (None, 1)}
-    own = line(tensors[0].ndim, cut)
-    return instances(own, *((x, own) for x in tensors))
+    word = line(tensors[0].ndim, cut)
+    return instances(word, *((x, word) for x in tensors))
 
 
 @op(name="_slice_assign")
@@ -210,8 +210,8 @@ def histogram(data, edges=None):
 @op(name="_ravel_multi_index")
 def ravel(data):
     """Flat positions from columns of indices."""
-    own = letters(data.ndim)[1:]
-    return instances(own, (data, "." + own))
+    word = letters(data.ndim)[1:]
+    return instances(word, (data, "." + word))
 
 
 @op(name="_unravel_index")

@@ -189,13 +189,13 @@ def _each(tensors, batch, out_shapes, function):
     of, b = Opaque(function), names(batch, "b")
 
     def one(number, shape):
-        own = names(len(shape) - batch, f"o{number}_")
+        variables = names(len(shape) - batch, f"o{number}_")
 
         def element(*v):
             slices = (x[(*v[:batch], *(slice(None),) * (x.ndim - batch))] for x in tensors)
             return of(*slices)[v[batch:]]
 
-        return Over([*b, *own], element)
+        return Over([*b, *variables], element)
 
     return tuple(one(k, shape) for k, shape in enumerate(out_shapes))
 

@@ -22,12 +22,12 @@ def _products() -> list[Case]:
         lhs = real(2, 6, 4) if a else real(2, 4, 6)
         rhs = real(2, 8, 6) if b else real(2, 6, 8)
         out = real(2, 4, 8)
-        own: dict[str, Any] = {"attrs": attrs, "expect": "b0 i j k"}
-        cases.append(case("_linalg_gemm", lhs, rhs, out, **own))
-        cases.append(back("_backward_linalg_gemm", "g0 i0 i1 i2", lhs, rhs, out, **_of(own)))
-        own = {**own, "attrs": {k: v for k, v in attrs.items() if k != "beta"}}
-        cases.append(case("_linalg_gemm2", lhs, rhs, **own))
-        cases.append(back("_backward_linalg_gemm2", "g0 i0 i1", lhs, rhs, **_of(own)))
+        options: dict[str, Any] = {"attrs": attrs, "expect": "b0 i j k"}
+        cases.append(case("_linalg_gemm", lhs, rhs, out, **options))
+        cases.append(back("_backward_linalg_gemm", "g0 i0 i1 i2", lhs, rhs, out, **_of(options)))
+        options = {**options, "attrs": {k: v for k, v in attrs.items() if k != "beta"}}
+        cases.append(case("_linalg_gemm2", lhs, rhs, **options))
+        cases.append(back("_backward_linalg_gemm2", "g0 i0 i1", lhs, rhs, **_of(options)))
     apart = {"axis": "0", "alpha": "2"}
     inputs = real(4, 2, 6), real(6, 2, 8)
     cases.append(case("_linalg_gemm2", *inputs, attrs=apart, expect="i b1 j k"))
@@ -36,16 +36,14 @@ def _products() -> list[Case]:
         attrs = {"transpose": transpose, "alpha": "0.5"}
         inputs = (real(2, 4, 6),)
         cases.append(case("_linalg_syrk", *inputs, attrs=attrs, expect="v0 k"))
-        own = {"attrs": attrs, "expect": "v0 i j" if transpose == "True" else "v0 k j"}
-        own["expect"] = None
-        cases.append(back("_backward_linalg_syrk", "g0 i0", *inputs, **_of(own)))
+        cases.append(back("_backward_linalg_syrk", "g0 i0", *inputs, **_of({"attrs": attrs})))
     cases.append(case("khatri_rao", real(6, 4), real(2, 4), attrs={"num_args": "2"}))
     cases.append(case("khatri_rao", *[real(2, 6)] * 3, attrs={"num_args": "3"}))
     return cases
 
 
-def _of(own: dict[str, Any]) -> dict[str, Any]:
-    return {"expect": None, **own}
+def _of(options: dict[str, Any]) -> dict[str, Any]:
+    return {"expect": None, **options}
 
 
 def _solvers() -> list[Case]:
@@ -54,18 +52,18 @@ def _solvers() -> list[Case]:
     for name in ("trmm", "trsm"):
         for right, transpose in product(("False", "True"), ("False", "True")):
             attrs = {"rightside": right, "transpose": transpose, "lower": transpose, "alpha": "2"}
-            other = real(2, 6, 4) if right == "True" else real(2, 4, 6)
+            operand = real(2, 6, 4) if right == "True" else real(2, 4, 6)
             expect = "b0 i" if right == "True" else "b0 j"
-            own: dict[str, Any] = {"attrs": attrs, "expect": expect}
-            cases.append(case(f"_linalg_{name}", square, other, **own))
+            options: dict[str, Any] = {"attrs": attrs, "expect": expect}
+            cases.append(case(f"_linalg_{name}", square, operand, **options))
             reads = "g0 i0 i1 o0" if name == "trsm" else "g0 i0 i1"
-            cases.append(back(f"_backward_linalg_{name}", reads, square, other, **own))
-    other = real(2, 4, 6)
-    own = {"numpy": True, "expect": "b0 j"}
-    cases.append(case("_npi_solve", square, other, **own))
+            cases.append(back(f"_backward_linalg_{name}", reads, square, operand, **options))
+    operand = real(2, 4, 6)
+    options = {"numpy": True, "expect": "b0 j"}
+    cases.append(case("_npi_solve", square, operand, **options))
     cases.append(case("_npi_solve", square, real(2, 4), numpy=True, expect="b0"))
-    own.update(forward="_npi_solve", imperative=True)
-    cases.append(back("_backward_npi_solve", "g0 i0 i1 o0", square, other, **own))
+    options.update(forward="_npi_solve", imperative=True)
+    cases.append(back("_backward_npi_solve", "g0 i0 i1 o0", square, operand, **options))
     return cases
 
 

@@ -52,8 +52,8 @@ def squeeze(data, *, axis=None, out_shapes):
     gone = _squeezed(data.shape, axis)
     if len(out_shapes[0]) != data.ndim - len(gone):
         return reshaped(data, out_shapes[0])
-    kept = [d for d in range(data.ndim) if d not in gone]
-    return lambda *i: data[tuple(i[kept.index(d)] if d in kept else 0 for d in range(data.ndim))]
+    dims = [d for d in range(data.ndim) if d not in gone]
+    return lambda *i: data[tuple(i[dims.index(d)] if d in dims else 0 for d in range(data.ndim))]
 
 
 @op(name="transpose")
@@ -220,13 +220,13 @@ def backward_concat(*args, dim=1, out_shapes):
 def _piece(tensor, axis, number, shaped=()):
     """The lambda of a piece along an axis, which is whole; `shaped` has its shape."""
     piece = Opaque(f"Piece{number}")
-    own = at(names(tensor.ndim), axis, f"p{number}")
+    variables = at(names(tensor.ndim), axis, f"p{number}")
 
     def element(*i):
         line = whole(i, axis)
         return piece(tensor[line], *(x[line] for x in shaped))[i[axis]]
 
-    return Over(own, element)
+    return Over(variables, element)
 
 
 @op(name="SliceChannel")
@@ -235,10 +235,10 @@ def slice_channel(data, *, axis=1, squeeze_axis=False, num_outputs=1):
     axis = axis_of(axis, data.ndim)
     if not squeeze_axis:
         return tuple(_piece(data, axis, k) for k in range(num_outputs))
-    kept = list(without(names(data.ndim), axis))
+    variables = list(without(names(data.ndim), axis))
     piece = Opaque("Piece")
     return tuple(
-        Over(kept, lambda *i: piece(data[inserted(i, axis, slice(None))]))
+        Over(variables, lambda *i: piece(data[inserted(i, axis, slice(None))]))
         for _ in range(num_outputs)
     )
 
@@ -268,9 +268,9 @@ def backward_stack(*args, axis=0, out_shapes):
     ograd = args[0]
     axis = axis_of(axis, ograd.ndim)
     piece = Opaque("Piece")
-    kept = list(without(names(ograd.ndim), axis))
+    variables = list(without(names(ograd.ndim), axis))
     return tuple(
-        Over(kept, lambda *i: piece(ograd[inserted(i, axis, slice(None))])) for _ in out_shapes
+        Over(variables, lambda *i: piece(ograd[inserted(i, axis, slice(None))])) for _ in out_shapes
     )
 
 

@@ -135,10 +135,10 @@ def layer_norm(data, gamma, beta, *, axis=-1):
     """Normalized along an axis, with its mean and deviation."""
     norm = Opaque("LayerNorm")
     axis = axis_of(axis, data.ndim)
-    one = at(names(data.ndim), axis, f"one{axis}")
+    variables = at(names(data.ndim), axis, f"one{axis}")
     return (
         lambda *i: norm(data[whole(i, axis)], gamma[:], beta[:])[i[axis]],
-        *(Over(one, lambda *i: norm(data[whole(i, axis)])) for _ in range(2)),
+        *(Over(variables, lambda *i: norm(data[whole(i, axis)])) for _ in range(2)),
     )
 
 
@@ -159,8 +159,8 @@ def backward_layer_norm(ograd, data, gamma, mean, std, *, axis=-1):
 
     def parameter(column):
         def summed(*r):
-            known = dict(zip(rest, r))
-            return norm(*lines([known.get(name, 0) for name in every]))[column]
+            by_name = dict(zip(rest, r))
+            return norm(*lines([by_name.get(name, 0) for name in every]))[column]
 
         return Sum(Over(rest, summed)) if rest else summed()
 

@@ -15,21 +15,21 @@ def _normalization() -> list[Case]:
         inputs = (In(shape), *states)
         more = {"attrs": attrs, "outputs": 3, "expect": "c"}
         cases.append(case("BatchNorm", *inputs, **more))
-        given = {"attrs": {**attrs, "use_global_stats": "True"}, "outputs": 3}
+        global_stats = {"attrs": {**attrs, "use_global_stats": "True"}, "outputs": 3}
         every = " ".join("c" if d == int(axis) % len(shape) else f"i{d}" for d in range(len(shape)))
-        cases.append(case("BatchNorm", *inputs, **given, expect=every))
+        cases.append(case("BatchNorm", *inputs, **global_stats, expect=every))
         reads = "g0 o1 o2 i0 i1 i2 i3 i4"
         cases.append(back("_backward_BatchNorm", reads, *inputs, grads="i0 i1 i2", **more))
     single = {"dtype": "float32", "expect": "c"}
     image, attrs = real(4, 6, 2, 2), {"fix_gamma": "False"}
     inputs = image, *states
     for op in ("_contrib_SyncBatchNorm", "BatchNorm_v1"):
-        own, single["expect"] = attrs, "c"
+        op_attrs, single["expect"] = attrs, "c"
         if op != "BatchNorm_v1":
             # MXNet keeps one buffer for each key in a process.
-            own, single["expect"] = {**attrs, "key": "verify"}, ""
-        cases.append(case(op, *inputs, attrs=own, outputs=3, **single))
-        more = {"grads": "i0 i1 i2", "attrs": own, "outputs": 3, **single}
+            op_attrs, single["expect"] = {**attrs, "key": "verify"}, ""
+        cases.append(case(op, *inputs, attrs=op_attrs, outputs=3, **single))
+        more = {"grads": "i0 i1 i2", "attrs": op_attrs, "outputs": 3, **single}
         cases.append(back(f"_backward_{op}", "g0 o1 o2 i0 i1 i3 i4", *inputs, forward=op, **more))
     op, gradient = "_contrib_BatchNormWithReLU", "_backward_contrib_BatchNormWithReLU"
     # oneDNN's workspace is its own.

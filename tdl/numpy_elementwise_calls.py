@@ -74,8 +74,8 @@ def _elementwise() -> list[Case]:
         back("_npi_backward_nan_to_num", "g0 i0", real(6, 4), forward="_npi_nan_to_num", **more),
     ]
     for name in words("arctan2_scalar rarctan2_scalar ldexp_scalar rldexp_scalar"):
-        own = {"forward": f"_npi_{name}", "attrs": scalar}
-        cases.append(back(f"_backward_npi_{name}", "g0 i0", positive(6, 4), **own, **more))
+        options = {"forward": f"_npi_{name}", "attrs": scalar}
+        cases.append(back(f"_backward_npi_{name}", "g0 i0", positive(6, 4), **options, **more))
     return cases
 
 
@@ -125,11 +125,16 @@ def _where() -> list[Case]:
             ),
         ]
         for side in ("l", "r"):
-            own = {**more, "attrs": scalar, "forward": f"_npi_where_{side}scalar"}
+            options = {**more, "attrs": scalar, "forward": f"_npi_where_{side}scalar"}
             cases += [
                 case(f"_npi_where_{side}scalar", flag, real(*x), attrs=scalar, **more),
                 back(
-                    f"_backward_np_where_{side}scalar", "g0 i0", flag, real(*x), grads="i1", **own
+                    f"_backward_np_where_{side}scalar",
+                    "g0 i0",
+                    flag,
+                    real(*x),
+                    grads="i1",
+                    **options,
                 ),
             ]
     for mask, start in (((6, 4), "0"), ((6,), "0"), ((4,), "1")):

@@ -82,46 +82,46 @@ def _column(ndim, rank):
     return tuple(range(ndim))
 
 
-def _joined(tensors, axis, rank=0, own=_own):
+def _joined(tensors, axis, rank=0, places_of=_own):
     """Tensors of at least a rank, concatenated along an axis, which is whole."""
     join = Opaque("Join")
 
     def element(*i):
         line = whole(i, axis)
-        return join(*(x[[line[d] for d in own(x.ndim, rank)]] for x in tensors))[i[axis]]
+        return join(*(x[[line[d] for d in places_of(x.ndim, rank)]] for x in tensors))[i[axis]]
 
     return element
 
 
-def _pieces(tensor, axis, out_shapes, rank=0, own=_own):
+def _pieces(tensor, axis, out_shapes, rank=0, places_of=_own):
     """The lambdas of pieces along an axis, which is whole."""
     piece = Opaque("Piece")
 
     def of(number, shape):
-        places = own(len(shape), rank)
+        places = places_of(len(shape), rank)
         variables = [f"p{number}" if d == axis else f"i{d}" for d in places]
 
         def element(*v):
-            known = dict(zip(places, v))
-            at = [slice(None) if d == axis else known.get(d, 0) for d in range(tensor.ndim)]
-            return piece(tensor[at])[known.get(axis, 0)]
+            by_name = dict(zip(places, v))
+            at = [slice(None) if d == axis else by_name.get(d, 0) for d in range(tensor.ndim)]
+            return piece(tensor[at])[by_name.get(axis, 0)]
 
         return Over(variables, element)
 
     return tuple(of(k, shape) for k, shape in enumerate(out_shapes))
 
 
-def _describe_join(name, axis_of_join, rank, own=_own):
+def _describe_join(name, axis_of_join, rank, places_of=_own):
     @op(name=f"_npi_{name}")
     def join(*args):
         """Tensors concatenated."""
         ndim = max(rank, *(x.ndim for x in args))
-        return Over(names(ndim), _joined(args, axis_of_join(ndim), rank, own))
+        return Over(names(ndim), _joined(args, axis_of_join(ndim), rank, places_of))
 
     @op(name=f"_backward_np_{name}")
     def split(ograd, *, out_shapes):
         """The pieces of the head gradient."""
-        return _pieces(ograd, axis_of_join(ograd.ndim), out_shapes, rank, own)
+        return _pieces(ograd, axis_of_join(ograd.ndim), out_shapes, rank, places_of)
 
     return join, split
 
@@ -281,11 +281,11 @@ def _inserted(arr, values, rest, axis, alike):
 
     def element(*i):
         line = whole(i, axis)
-        given = []
+        new = []
         if values is not None:
-            own = zip(line[arr.ndim - values.ndim :], values.ones)
-            given = [values[[0 if one else v for v, one in own]]]
-        return into(arr[line], *given, *every)[i[axis]]
+            pairs = zip(line[arr.ndim - values.ndim :], values.ones)
+            new = [values[[0 if is_one else v for v, is_one in pairs]]]
+        return into(arr[line], *new, *every)[i[axis]]
 
     return element
 

@@ -18,15 +18,15 @@ def _contraction(tensors, indices, out):
     long = {name for pair in pairs for name, one in pair if not one}
     summed = list(dict.fromkeys(n for own in indices for n in own if n not in out))
 
-    def term(known):
-        places = [[0 if one and n in long else known[n] for n, one in pair] for pair in pairs]
+    def term(by_name):
+        places = [[0 if one and n in long else by_name[n] for n, one in pair] for pair in pairs]
         return functools.reduce(operator.mul, (x[place] for x, place in zip(tensors, places)))
 
     def element(*v):
-        known = dict(zip(out, v))
+        by_name = dict(zip(out, v))
         if not summed:
-            return term(known)
-        return Sum(Over(summed, lambda *r: term({**known, **dict(zip(summed, r))})))
+            return term(by_name)
+        return Sum(Over(summed, lambda *r: term({**by_name, **dict(zip(summed, r))})))
 
     return Over(out, element)
 

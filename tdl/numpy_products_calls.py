@@ -63,8 +63,8 @@ def _products() -> list[Case]:
     for axes, expect in (("1", "i0 i1 j1"), ("0", "i0 i1 j0 j1")):
         name = "_npi_tensordot_int_axes"
         shapes = ((6, 4), (4, 2))
-        own: dict[str, Any] = {"attrs": {"axes": axes}, "expect": expect}
-        cases += _both(name, f"_backward{name}", *shapes, **own)
+        options: dict[str, Any] = {"attrs": {"axes": axes}, "expect": expect}
+        cases += _both(name, f"_backward{name}", *shapes, **options)
     for text, several, expect in _EINSUM:
         attrs = {"subscripts": text, "num_args": str(len(several))}
         name = "_npi_einsum"
@@ -76,23 +76,23 @@ def _differences() -> list[Case]:
     cases = []
     for n, axis in (("1", "0"), ("2", "-1"), ("2", "1")):
         shape = (7, 4, 2) if axis == "0" else (6, 8, 2) if axis == "1" else (6, 2, 8)
-        own: dict[str, Any] = {"attrs": {"n": n, "axis": axis}, "numpy": True}
-        cases.append(case("_npi_diff", real(*shape), expect="i0 i1 i2", **own))
-        cases.append(back("_backward_npi_diff", "g0", real(*shape), forward="_npi_diff", **own))
+        options: dict[str, Any] = {"attrs": {"n": n, "axis": axis}, "numpy": True}
+        cases.append(case("_npi_diff", real(*shape), expect="i0 i1 i2", **options))
+        cases.append(back("_backward_npi_diff", "g0", real(*shape), forward="_npi_diff", **options))
     ends = {"to_begin_scalar": "3", "to_end_scalar": "4"}
     for shape, attrs, expect in (((7,), {}, "i"), ((6, 4), {}, ""), ((5,), ends, "")):
-        own = {"attrs": attrs, "numpy": True}
+        options = {"attrs": attrs, "numpy": True}
         name = "_npi_ediff1d"
-        cases.append(case(name, real(*shape), expect=expect, **own))
-        cases.append(back("_npi_backward_ediff1d", "g0 i0", real(*shape), forward=name, **own))
+        cases.append(case(name, real(*shape), expect=expect, **options))
+        cases.append(back("_npi_backward_ediff1d", "g0 i0", real(*shape), forward=name, **options))
     for shape, expect in (((6,), "i0"), ((6, 4), "i0 i1")):
         inputs = real(4), real(*shape)
-        own = {"numpy": True, "expect": expect}
-        cases.append(case("_npi_polyval", *inputs, **own))
+        options = {"numpy": True, "expect": expect}
+        cases.append(case("_npi_polyval", *inputs, **options))
         backward = "_npi_backward_polyval"
         # MXNet does not write the gradient of integers.
-        own |= {"forward": "_npi_polyval", "floats": True}
-        cases.append(back(backward, "g0 i0 i1", *inputs, **own))
+        options |= {"forward": "_npi_polyval", "floats": True}
+        cases.append(back(backward, "g0 i0 i1", *inputs, **options))
     return cases
 
 

@@ -26,28 +26,28 @@ def _kept(ndim, axes, keepdims):
 
 def _reduced(data, axes, keepdims, reducer, finish=None):
     """The lambda of a reduction; `finish` computes the result from the reduced value."""
-    every, own = names(data.ndim), _kept(data.ndim, axes, keepdims)
+    every, variables = names(data.ndim), _kept(data.ndim, axes, keepdims)
     over = [every[d] for d in axes]
 
     def body(*index):
-        known = dict(zip(own, index))
-        inner = Over(over, lambda *r: data[[{**known, **dict(zip(over, r))}[n] for n in every]])
+        by_name = dict(zip(variables, index))
+        inner = Over(over, lambda *r: data[[{**by_name, **dict(zip(over, r))}[n] for n in every]])
         return finish(reducer(inner)) if finish else reducer(inner)
 
-    return Over(own, body) if axes else lambda *i: data[i]
+    return Over(variables, body) if axes else lambda *i: data[i]
 
 
 def _of_lines(tensors, axes, keepdims, function):
     """The lambda of an opaque function of whole lines of tensors of one shape."""
     of, ndim = Opaque(function), tensors[0].ndim
-    own = _kept(ndim, axes, keepdims)
+    variables = _kept(ndim, axes, keepdims)
 
     def body(*index):
-        known = dict(zip(own, index))
-        place = [known.get(n, slice(None)) for n in names(ndim)]
+        by_name = dict(zip(variables, index))
+        place = [by_name.get(n, slice(None)) for n in names(ndim)]
         return of(*(x[place] for x in tensors))
 
-    return Over(own, body)
+    return Over(variables, body)
 
 
 def _describe_reduction(name, reducer):
@@ -100,8 +100,8 @@ def percentile(a, q=None, *, axis=None, keepdims=False):
     if q is None:
         return lines
     of, asked = Opaque("Among"), names(q.ndim, "q")
-    own = [*asked, *lines.names]
-    return Over(own, lambda *v: of(lines.function(*v[q.ndim :]), q[v[: q.ndim]]))
+    variables = [*asked, *lines.names]
+    return Over(variables, lambda *v: of(lines.function(*v[q.ndim :]), q[v[: q.ndim]]))
 
 
 @op(name="_npi_average")
@@ -113,10 +113,10 @@ def average(a, weights=None, *, axis=None):
     if weights.ndim == a.ndim:
         both = _of_lines([a, weights], axes, False, "Average")
         return both, _of_lines([weights], axes, False, "Total")
-    of, own = Opaque("Average"), _kept(a.ndim, axes, False)
+    of, variables = Opaque("Average"), _kept(a.ndim, axes, False)
     total = Over([], lambda: Opaque("Total")(weights[:]))
     lines = _of_lines([a], axes, False, "Lines")
-    return Over(own, lambda *i: of(lines.function(*i), weights[:])), total
+    return Over(variables, lambda *i: of(lines.function(*i), weights[:])), total
 
 
 @op(name="_npi_norm")
@@ -138,18 +138,18 @@ def trace(data, *, offset=0, axis1=0, axis2=1):
     pair = axis_of(axis1, data.ndim), axis_of(axis2, data.ndim)
     below, right = max(-offset, 0), max(offset, 0)
     extent = min(data.shape[pair[0]] - below, data.shape[pair[1]] - right)
-    own = list(without(names(data.ndim), pair))
+    variables = list(without(names(data.ndim), pair))
 
     def body(*index):
-        known = dict(zip(own, index))
+        by_name = dict(zip(variables, index))
 
         def on_diagonal(k):
             at = {pair[0]: k + below, pair[1]: k + right}
-            return data[[at.get(d, known.get(n)) for d, n in enumerate(names(data.ndim))]]
+            return data[[at.get(d, by_name.get(n)) for d, n in enumerate(names(data.ndim))]]
 
         return Sum(on_diagonal, extent=extent)
 
-    return Over(own, body)
+    return Over(variables, body)
 
 
 # --- Gradients and scans ------------------------------------------------------------------
@@ -199,9 +199,9 @@ def backward_average(ograd, zero, a, *rest, axis=None):
         return lambda *i: gradient(*i) / count
     weights, axes = rest[0], _axes(axis, a.ndim)
     gradient = Opaque("AverageGradient")
-    every, kept = names(a.ndim), _kept(a.ndim, axes, False)
+    every, variables = names(a.ndim), _kept(a.ndim, axes, False)
     lines = [x for x in (a, weights) if x.ndim == a.ndim]
-    results = [x for x in (ograd, *rest[1:]) if x.ndim == len(kept)]
+    results = [x for x in (ograd, *rest[1:]) if x.ndim == len(variables)]
 
     def element(i):
         of = [x[whole(i, axes)] for x in lines] + [x[without(i, axes)] for x in results]
@@ -212,7 +212,9 @@ def backward_average(ograd, zero, a, *rest, axis=None):
     if weights.ndim == a.ndim:
         return by_a, by_a
     axis = axes[0]
-    summed = Over([f"i{axis}"], lambda w: Sum(Over(kept, lambda *r: element(inserted(r, axis, w)))))
+    summed = Over(
+        [f"i{axis}"], lambda w: Sum(Over(variables, lambda *r: element(inserted(r, axis, w))))
+    )
     return by_a, summed
 
 

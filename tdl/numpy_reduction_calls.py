@@ -36,10 +36,10 @@ def _reductions() -> list[Case]:
     for name in ("_np_any", "_np_all", "_npi_mean", "_npi_std", "_npi_var"):
         outputs = 2 if name in ("_npi_std", "_npi_var") else 1
         for attrs, expect in _AXES:
-            one: dict[str, Any] = {"attrs": attrs, "numpy": True, "expect": expect}
-            cases.append(case(name, data, outputs=outputs, **one))
+            options: dict[str, Any] = {"attrs": attrs, "numpy": True, "expect": expect}
+            cases.append(case(name, data, outputs=outputs, **options))
             if name == "_npi_mean":
-                cases.append(back("_backward_np_mean", "g0", data, forward=name, **one))
+                cases.append(back("_backward_np_mean", "g0", data, forward=name, **options))
     for name in ("_npi_argmax", "_npi_argmin"):
         for attrs, expect in (_AXES[0], _AXES[1], ({"axis": "1", "keepdims": "True"}, "i0 i2")):
             cases.append(case(name, data, attrs=attrs, numpy=True, expect=expect))
@@ -52,14 +52,14 @@ def _statistics() -> list[Case]:
     data = real(6, 4, 2)
     for attrs, expect in (_AXES[0], _AXES[1]):
         more: dict[str, Any] = {"numpy": True, "outputs": 2}
-        for weights, known in (((6, 4, 2), {}), ((4,), {}), (None, {"weighted": "False"})):
+        for weights, weighted in (((6, 4, 2), {}), ((4,), {}), (None, {"weighted": "False"})):
             if weights == (4,) and not attrs:
                 continue
             inputs = [data] if weights is None else [data, positive(*weights)]
-            own = {**attrs, **known}
-            cases.append(case("_npi_average", *inputs, attrs=own, expect=expect, **more))
+            call_attrs = {**attrs, **weighted}
+            cases.append(case("_npi_average", *inputs, attrs=call_attrs, expect=expect, **more))
             reads = "g0 z1 i0 o0 o1" if weights is None else "g0 z1 i0 i1 o0 o1"
-            named: dict[str, Any] = {"forward": "_npi_average", "attrs": own, **more}
+            named: dict[str, Any] = {"forward": "_npi_average", "attrs": call_attrs, **more}
             cases.append(back("_backward_np_average", reads, *inputs, **named))
         plain = {**attrs, "q_scalar": "30"}
         cases.append(case("_npi_percentile", data, attrs=plain, numpy=True, expect=expect))

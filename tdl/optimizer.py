@@ -32,14 +32,14 @@ def _fused(tensors, per_weight, shared=()):
     step = Opaque("Update")
     lambdas = []
     for k in range(len(tensors) // per_weight):
-        own = tensors[k * per_weight : (k + 1) * per_weight]
+        group = tensors[k * per_weight : (k + 1) * per_weight]
         wholes = [x[(slice(None),) * x.ndim] for x in shared]
 
-        def element(*i, own=own, wholes=wholes):
-            values = [x[i] for x in own]
+        def element(*i, group=group, wholes=wholes):
+            values = [x[i] for x in group]
             return step(*values, *wholes) if wholes else apply("update", *values)
 
-        lambdas.append(Over([f"w{k}_{d}" for d in range(own[0].ndim)], element))
+        lambdas.append(Over([f"w{k}_{d}" for d in range(group[0].ndim)], element))
     return tuple(lambdas)
 
 
@@ -74,9 +74,9 @@ def multi_lamb_update(*args, num_tensors=1):
     """The new weights, each scaled by norms of the whole weight."""
     step, count = Opaque("Update"), len(args) // num_tensors
 
-    def updated(own, k):
-        every = [x[(slice(None),) * x.ndim] for x in own]
-        return Over(names(own[0].ndim, f"w{k}_"), lambda *i: step(*every)[i])
+    def updated(group, k):
+        every = [x[(slice(None),) * x.ndim] for x in group]
+        return Over(names(group[0].ndim, f"w{k}_"), lambda *i: step(*every)[i])
 
     return tuple(updated(args[k * count : (k + 1) * count], k) for k in range(num_tensors))
 

@@ -70,15 +70,15 @@ def _lamb() -> list[Case]:
             ("float16", "float16", "float32", "float32", "float32"),
         )
     ]
-    own = {"attrs": many, "expect": "", "outputs": 2}
+    options = {"attrs": many, "expect": "", "outputs": 2}
     expect = {"expect": "i0 i1"}
     return [
         case("mp_lamb_update_phase1", half, half, state, state, single, attrs=first, **expect),
         case("lamb_update_phase2", single, single, norm, norm, attrs=rate, **expect),
         case("mp_lamb_update_phase2", half, single, norm, norm, single, attrs=rate, **expect),
         case("multi_lars", *[vector] * 4, attrs={"eta": "0.1", "eps": "1e-8"}, expect="i0"),
-        case("_multi_lamb_update", *plain, shaped=(0, 4), **own),
-        case("_multi_mp_lamb_update", *mixed, shaped=(0, 5), **own),
+        case("_multi_lamb_update", *plain, shaped=(0, 4), **options),
+        case("_multi_mp_lamb_update", *mixed, shaped=(0, 5), **options),
         case("multi_sum_sq", single, attrs={"num_arrays": "1"}, expect="x0_0 x0_1"),
         case("multi_sum_sq", single, vector, attrs={"num_arrays": "2"}, expect="x0_0 x0_1 x1_0"),
     ]
@@ -100,8 +100,8 @@ def _fused_optimizer() -> list[Case]:
         more["shaped"] = (0, len(kinds))
         cases.append(case(name, *inputs, attrs=fused, **more))
         rates = In((2,), "positive", dtype="float32"), In((2,), "positive", dtype="float32")
-        own = {"num_weights": "2"}
-        cases.append(case(f"preloaded_{name}", *inputs, *rates, attrs=own, **more))
+        preloaded = {"num_weights": "2"}
+        cases.append(case(f"preloaded_{name}", *inputs, *rates, attrs=preloaded, **more))
     for name, kinds in {"_multi_adamw_update": "wwpp", "_multi_mp_adamw_update": "hhpps"}.items():
         options = {"w": ("real", "float32"), "h": ("real", "float16")}
         options.update(p=("positive", "float32"), s=("real", "float32"))

@@ -16,19 +16,19 @@ def _line(ndim, axis, what):
 @op(name=("sort", "argsort"))
 def sort(data, *, axis=-1):
     """Sorted along an axis; the positions are a hidden output."""
-    own = _line(data.ndim, axis, "sorting")
-    return instances(f"{own} {own}", (data, own))
+    word = _line(data.ndim, axis, "sorting")
+    return instances(f"{word} {word}", (data, word))
 
 
 @op(name="topk")
 def topk(data, *, axis=-1):
     """The largest or smallest along an axis, their positions, or a mask of them."""
-    own = _line(data.ndim, axis, "the best")
-    return instances(f"{own} {own}", (data, own))
+    word = _line(data.ndim, axis, "the best")
+    return instances(f"{word} {word}", (data, word))
 
 
 @op(name="_backward_topk")
 def backward_topk(*args, axis=-1, out_shapes):
     """The head gradient at the chosen positions; also for sort."""
-    own = _line(len(out_shapes[0]), axis, "the gradient of the best")
-    return instances(own, *((x, own) for x in args))
+    word = _line(len(out_shapes[0]), axis, "the gradient of the best")
+    return instances(word, *((x, word) for x in args))

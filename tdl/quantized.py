@@ -23,8 +23,8 @@ def _check_range(min_calib_range, max_calib_range):
 
 
 def _elementwise(tensors, ranges):
-    own = letters(tensors[0].ndim)
-    return instances(own, *((x, own) for x in tensors), *((r, "") for r in ranges))
+    word = letters(tensors[0].ndim)
+    return instances(word, *((x, word) for x in tensors), *((r, "") for r in ranges))
 
 
 @op(name=("_contrib_quantize", "_contrib_quantized_act"))
@@ -68,16 +68,16 @@ def quantized_pooling(data, *ranges):
 def quantized_concat(*args, dim=1):
     """Tensors joined, in the widest of their ranges."""
     count = len(args) // 3
-    own = line(args[0].ndim, axis_of(dim, args[0].ndim))
-    reads = [(x, own if k < count else "") for k, x in enumerate(args)]
-    return *instances(own, *reads), *_ranges(args[count:])
+    word = line(args[0].ndim, axis_of(dim, args[0].ndim))
+    reads = [(x, word if k < count else "") for k, x in enumerate(args)]
+    return *instances(word, *reads), *_ranges(args[count:])
 
 
 @op(name="_contrib_quantized_conv")
 def quantized_convolution(data, *args, no_bias=False):
     """A convolution, instance by instance."""
-    own = "n" + "." * (data.ndim - 1)
-    return *instances(own, (data, "n"), *((x, "") for x in args)), *_ranges(args[2 - no_bias :])
+    word = "n" + "." * (data.ndim - 1)
+    return *instances(word, (data, "n"), *((x, "") for x in args)), *_ranges(args[2 - no_bias :])
 
 
 @op(name="_contrib_quantized_fully_connected", rewrites=[Rewrite("num_hidden", {"size": "o"})])
@@ -92,18 +92,18 @@ def quantized_fully_connected(data, weight, *args, no_bias=False):
 @op(name="_contrib_quantized_embedding", rewrites=[Rewrite("output_dim", {"size": "w"})])
 def quantized_embedding(data, weight, *ranges):
     """The row of weight that each element of data names."""
-    own = letters(data.ndim)
-    return *instances(own + "w", (data, own), (weight, ".w")), *_ranges(ranges)
+    word = letters(data.ndim)
+    return *instances(word + "w", (data, word), (weight, ".w")), *_ranges(ranges)
 
 
 @op(name="_contrib_quantized_batch_norm")
 def quantized_batch_norm(data, *args, axis=1):
     """Each channel scaled and shifted, to a range that attributes give."""
-    own = letters(data.ndim)
-    channel = own[axis_of(axis, data.ndim)]
+    word = letters(data.ndim)
+    channel = word[axis_of(axis, data.ndim)]
     states, ranges = args[:4], args[4:]
-    reads = (data, own), *((x, channel) for x in states), *((r, "") for r in ranges)
-    return *instances(own, *reads), *_ranges(ranges)
+    reads = (data, word), *((x, channel) for x in states), *((r, "") for r in ranges)
+    return *instances(word, *reads), *_ranges(ranges)
 
 
 @op(name="_contrib_quantized_rnn")

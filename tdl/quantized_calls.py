@@ -15,7 +15,7 @@ def _bytes(*shape: int) -> In:
 
 def _elementwise() -> list[Case]:
     data, pair = In((6, 4), "positive", dtype="float32"), (_LOW, _HIGH)
-    given = {"min_calib_range": "0.0", "max_calib_range": "1.0"}
+    calibration = {"min_calib_range": "0.0", "max_calib_range": "1.0"}
     more = {"outputs": 3, "expect": "a b"}
     two = _bytes(6, 4), _bytes(6, 4), *pair, *pair
     relu = {"act_type": "relu"}
@@ -23,8 +23,8 @@ def _elementwise() -> list[Case]:
     return [
         case("_contrib_quantize", data, *pair, attrs={"out_type": "uint8"}, **more),
         case("_contrib_dequantize", _bytes(6, 4), *pair, expect="a b"),
-        case("_contrib_quantize_v2", data, attrs={**given, "out_type": "int8"}, **more),
-        case("_contrib_requantize", sums, *pair, attrs=given, **more),
+        case("_contrib_quantize_v2", data, attrs={**calibration, "out_type": "int8"}, **more),
+        case("_contrib_requantize", sums, *pair, attrs=calibration, **more),
         case("_contrib_quantized_act", _bytes(6, 4, 2, 2), *pair, attrs=relu, outputs=3),
         case("_contrib_quantized_elemwise_add", *two, **more),
         case("_contrib_quantized_elemwise_mul", *two, **more),

@@ -132,9 +132,9 @@ def backward_density(ograd, samples, *args):
     element = _density([ograd, samples, out], parameters)
     every = names(samples.ndim)
 
-    def by_parameter(own):
-        rest = every[len(own) :]
-        return Over(own, lambda *v: Sum(Over(rest, lambda *s: element(*v, *s))))
+    def by_parameter(variables):
+        rest = every[len(variables) :]
+        return Over(variables, lambda *v: Sum(Over(rest, lambda *s: element(*v, *s))))
 
     return Over(every, element), *(by_parameter(every[: x.ndim]) for x in parameters)
 
@@ -150,13 +150,15 @@ def dirichlet_density(samples, alpha):
 def backward_dirichlet_density(ograd, samples, alpha, out):
     """The gradients of the samples and of the parameters."""
     of, every = Opaque("DirichletGradient"), names(ograd.ndim)
-    own = every[: alpha.ndim - 1]
-    rest = every[len(own) :]
+    variables = every[: alpha.ndim - 1]
+    rest = every[len(variables) :]
 
     def element(i, k):
-        return of(ograd[i], samples[i, :], alpha[i[: len(own)], :], out[i])[k]
+        return of(ograd[i], samples[i, :], alpha[i[: len(variables)], :], out[i])[k]
 
     return (
         Over([*every, "k"], lambda *v: element(v[:-1], v[-1])),
-        Over([*own, "k"], lambda *v: Sum(Over(rest, lambda *s: element((*v[:-1], *s), v[-1])))),
+        Over(
+            [*variables, "k"], lambda *v: Sum(Over(rest, lambda *s: element((*v[:-1], *s), v[-1])))
+        ),
     )

@@ -44,23 +44,23 @@ def _samplers() -> list[Case]:
         more: dict[str, Any] = {"outputs": 2 if noise else 1, "numpy": True, "dtype": "float32"}
         more["expect"] = "i0 i1"
         fixed = {**dict.fromkeys(parameters, "0.7"), **_MORE.get(name, {})}
-        given = {**dict.fromkeys(parameters, "None"), **_MORE.get(name, {})}
+        by_input = {**dict.fromkeys(parameters, "None"), **_MORE.get(name, {})}
         shapes = ((6, 1), (4,))[: len(parameters)]
         inputs = [positive(*s) for s in shapes]
         op = f"_npi_{name}"
         cases.append(case(op, attrs={**fixed, **size}, **more))
-        cases.append(case(op, *inputs, attrs={**given, **size}, **more))
+        cases.append(case(op, *inputs, attrs={**by_input, **size}, **more))
         if noise:
             reads = " ".join(["g0 z1", *(f"i{k}" for k in range(len(inputs))), "o0 o1"])
-            own = {"attrs": {**given, **size}, "forward": op, "imperative": True}
-            cases.append(back(f"_backward_broadcast_{name}", reads, *inputs, **own, **more))
+            options = {"attrs": {**by_input, **size}, "forward": op, "imperative": True}
+            cases.append(back(f"_backward_broadcast_{name}", reads, *inputs, **options, **more))
     for name in ("normal", "uniform"):
         parameters = _PARAMETERS[name]
         outputs = 2 if name == "normal" else 1
         more = {"outputs": outputs, "numpy": True, "dtype": "float32"}
-        given = {**dict.fromkeys(parameters, "None"), "size": "(6,)"}
+        by_input = {**dict.fromkeys(parameters, "None"), "size": "(6,)"}
         inputs = [positive(4, 1), positive(2)]
-        cases.append(case(f"_npi_{name}_n", *inputs, attrs=given, expect="i0 i1 i2", **more))
+        cases.append(case(f"_npi_{name}_n", *inputs, attrs=by_input, expect="i0 i1 i2", **more))
     return cases
 
 
@@ -79,19 +79,19 @@ def _classes() -> list[Case]:
     cases = []
     for shape, expect, outs in (("()", "i0", "i0"), ("(2,)", "i0 i1", "i0 s0")):
         attrs = {"shape": shape, "get_prob": "True", "dtype": "float32"}
-        own: dict[str, Any] = {"attrs": attrs, "outputs": 2, "dtype": "float32"}
-        cases.append(case("_sample_multinomial", rows, expect=expect, **own))
-        own.update(forward="_sample_multinomial", expect=outs, imperative=True)
-        cases.append(back("_backward_sample_multinomial", "g1 i0 o0", rows, **own))
+        options: dict[str, Any] = {"attrs": attrs, "outputs": 2, "dtype": "float32"}
+        cases.append(case("_sample_multinomial", rows, expect=expect, **options))
+        options.update(forward="_sample_multinomial", expect=outs, imperative=True)
+        cases.append(back("_backward_sample_multinomial", "g1 i0 o0", rows, **options))
     share = In((4,), "share")
     numpy: dict[str, Any] = {"numpy": True, "expect": "i0"}
     drawn = {"n": "20", "size": "(6,)", "pvals": "None"}
     fixed = {"n": "20", "size": "(6,)", "pvals": "(0.2, 0.3, 0.5)"}
-    one = {"a": "6", "size": "(4,)", "replace": "True", "weighted": "False"}
+    choice = {"a": "6", "size": "(4,)", "replace": "True", "weighted": "False"}
     cases += [
         case("_npi_multinomial", share, attrs=drawn, **numpy),
         case("_npi_multinomial", attrs=fixed, **numpy),
-        case("_npi_choice", attrs=one, numpy=True, expect=""),
+        case("_npi_choice", attrs=choice, numpy=True, expect=""),
         case("_shuffle", positive(6, 4), expect=""),
         case(
             "_sample_unique_zipfian",
@@ -116,8 +116,8 @@ def _densities() -> list[Case]:
         expect = "i0 i1" if name == "dirichlet" else "i0 i1 i2"
         cases.append(case(f"_random_pdf_{name}", samples, *parameters, expect=expect))
         reads = " ".join(["g0", *(f"i{k}" for k in range(count + 1)), "o0"])
-        own = {"forward": f"_random_pdf_{name}", "expect": expect}
-        cases.append(back(f"_backward_pdf_{name}", reads, samples, *parameters, **own))
+        options = {"forward": f"_random_pdf_{name}", "expect": expect}
+        cases.append(back(f"_backward_pdf_{name}", reads, samples, *parameters, **options))
     return cases
 
 

@@ -19,27 +19,27 @@ def _reduced(data, axis, keepdims, exclude, out_shapes, reducer, element, finish
     """The lambda of a reduction; `finish` computes the result from the reduced value."""
     axes = axes_of(axis, data.ndim, exclude=exclude)
     every = names(data.ndim)
-    kept = without(every, axes)
-    ones = len(out_shapes[0]) - len(kept)
-    own = list(kept)
+    rest_names = without(every, axes)
+    ones = len(out_shapes[0]) - len(rest_names)
+    variables = list(rest_names)
     if keepdims and ones:
-        own = [f"one{d}" if d in axes else every[d] for d in range(data.ndim)]
+        variables = [f"one{d}" if d in axes else every[d] for d in range(data.ndim)]
     elif ones:  # all axes are reduced: MXNet's scalars have the shape (1,)
-        own = ["one0"]
+        variables = ["one0"]
 
     def body(*index):
-        known = dict(zip(own, index))
+        by_name = dict(zip(variables, index))
 
         def inner(*rest):
             reducing = dict(zip((every[d] for d in axes), rest))
-            return element(*(reducing.get(n, known.get(n)) for n in every))
+            return element(*(reducing.get(n, by_name.get(n)) for n in every))
 
         value = reducer(Over([every[d] for d in axes], inner))
         return finish(value) if finish is not None else value
 
     if not axes:
         return lambda *i: element(*i)
-    return Over(own, body)
+    return Over(variables, body)
 
 
 @op(name="sum")
@@ -100,22 +100,22 @@ def arg_extreme(data, *, axis=None, keepdims=False, out_shapes):
     (reduced,) = axes_of(axis, data.ndim)
     argument = Opaque("Arg")
     every = names(data.ndim)
-    own = [f"one{reduced}" if d == reduced else n for d, n in enumerate(every)]
+    variables = [f"one{reduced}" if d == reduced else n for d, n in enumerate(every)]
     if not keepdims:
-        own = list(without(every, reduced)) or ["one0"]
+        variables = list(without(every, reduced)) or ["one0"]
 
     def body(*index):
-        known = dict(zip(own, index))
-        return argument(data[tuple(known.get(n, slice(None)) for n in every)])
+        by_name = dict(zip(variables, index))
+        return argument(data[tuple(by_name.get(n, slice(None)) for n in every)])
 
-    return Over(own, body)
+    return Over(variables, body)
 
 
 @op(name="argmax_channel")
 def argmax_channel(data):
     """The index of the largest channel (the second dimension)."""
-    own = letters(data.ndim)
-    return instances(own[0] + own[2:], (data, own[0] + "." + own[2:]))
+    word = letters(data.ndim)
+    return instances(word[0] + word[2:], (data, word[0] + "." + word[2:]))
 
 
 def _every(tensors, rank, element):
@@ -152,8 +152,8 @@ def _stretched(tensor, shape, axes):
     def element(*i):
         if tensor.ndim == len(shape):
             return tensor[tuple(0 if d in axes else v for d, v in enumerate(i))]
-        kept = without(i, axes)
-        return tensor[kept if kept else (0,)]
+        place = without(i, axes)
+        return tensor[place if place else (0,)]
 
     return element
 

@@ -32,8 +32,8 @@ def grid_generator(data):
 @op(name="_backward_GridGenerator")
 def backward_grid_generator(ograd, *constant, out_shapes):
     """The gradient of the transformation or the flow."""
-    own = "n" + "." * (len(out_shapes[0]) - 1)
-    return instances(own, (ograd, "n"), *((x, "") for x in constant))
+    word = "n" + "." * (len(out_shapes[0]) - 1)
+    return instances(word, (ograd, "n"), *((x, "") for x in constant))
 
 
 @op(name="SpatialTransformer")
@@ -156,8 +156,8 @@ def backward_up_sampling(
     if sample_type == "bilinear":
         return instances("nc.. c...", (ograd, "nc"), (args[0], "nc"), (args[1], "c"))
     if len(out_shapes) > 1:
-        own = "nc" if multi_input_mode == "sum" else "n"
-        return instances(" ".join([own.ljust(4, ".")] * len(out_shapes)), (ograd, own))
+        word = "nc" if multi_input_mode == "sum" else "n"
+        return instances(" ".join([word.ljust(4, ".")] * len(out_shapes)), (ograd, word))
 
     def square(n, c, y, x):
         body = lambda u, v: ograd[n, c, y * scale + u, x * scale + v]  # noqa: E731

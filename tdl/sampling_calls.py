@@ -51,17 +51,17 @@ def _regions() -> list[Case]:
     data, rois = real(2, 6, 8, 8), In((6, 5), "rois", 2)
     bins = {"pooled_size": "(2, 2)", "spatial_scale": "1"}
     parts = {"pooled_size": "2", "spatial_scale": "1", "output_dim": "1", "group_size": "2"}
-    own = {"attrs": bins, "expect": "r c", "dtype": "float32"}
-    whole = {**own, "expect": "r"}
+    options = {"attrs": bins, "expect": "r c", "dtype": "float32"}
+    whole = {**options, "expect": "r"}
     sensitive = {**bins, "position_sensitive": "True"}
     plane = real(2, 4, 8, 8)
     return [
         case("ROIPooling", data, rois, outputs=2, **whole),
         back("_backward_ROIPooling", "g0 i1 o1", data, rois, outputs=2, skip=(1,), **whole),
-        case("_contrib_ROIAlign", data, rois, **own),
-        back("_backward_ROIAlign", "g0 i1", data, rois, forward="_contrib_ROIAlign", **own),
+        case("_contrib_ROIAlign", data, rois, **options),
+        back("_backward_ROIAlign", "g0 i1", data, rois, forward="_contrib_ROIAlign", **options),
         case("_contrib_ROIAlign", plane, rois, attrs=sensitive, expect="r", **_SINGLE),
-        case("_contrib_RROIAlign", data, In((6, 6), "rois", 2), **own),
+        case("_contrib_RROIAlign", data, In((6, 6), "rois", 2), **options),
         case("_contrib_PSROIPooling", plane, rois, attrs=parts, expect="r", **_SINGLE),
         back(
             "_backward__contrib_PSROIPooling",

@@ -19,9 +19,9 @@ def _sequences() -> list[Case]:
             plain = {"attrs": attrs, "expect": all_free}
             cases.append(case(op, data, **plain))
             cases.append(back(f"_backward_{op}", "g0", data, **plain))
-            own = {"attrs": {**attrs, **used}, "expect": expect}
-            cases.append(case(op, data, lengths, **own))
-            cases.append(back(f"_backward_{op}", "g0 i1", data, lengths, skip=(1,), **own))
+            options = {"attrs": {**attrs, **used}, "expect": expect}
+            cases.append(case(op, data, lengths, **options))
+            cases.append(back(f"_backward_{op}", "g0 i1", data, lengths, skip=(1,), **options))
     return cases
 
 

@@ -44,9 +44,11 @@ def index_select(data, index, *, dim):
     return lambda *i: pick(data[whole(i, axis)], index[i[axis]])
 
 
-def _indexed(given):
+def _indexed(input_names):
     """The dimensions that the tensors after the first index, from the names of the inputs."""
-    return [int(name.partition(".")[2]) for name in given.split() if name.startswith("indices.")]
+    return [
+        int(name.partition(".")[2]) for name in input_names.split() if name.startswith("indices.")
+    ]
 
 
 def _places(indices, dims, ndim):
@@ -68,8 +70,8 @@ def index(data, *indices, given):
 
     def element(*i):
         chosen = i[front : front + count]
-        own = dict(zip(rest, (*i[:front], *i[front + count :])))
-        place = [own.get(d, slice(None)) for d in range(data.ndim)]
+        by_dim = dict(zip(rest, (*i[:front], *i[front + count :])))
+        place = [by_dim.get(d, slice(None)) for d in range(data.ndim)]
         return pick(data[place], *(broadcast(x, chosen, ones) for x in indices))
 
     return Over(names(count + len(rest)), element)
@@ -83,11 +85,12 @@ def _put_masked(data, mask, values, start):
     put = Opaque("PutMasked")
     end = start + mask.ndim
     dims = [*range(start), None, *range(end, data.ndim)][-values.ndim :] if values.ndim else []
-    alike = all(one for d, one in zip(dims, values.ones) if d is None)
+    alike = all(is_one for d, is_one in zip(dims, values.ones) if d is None)
 
     def element(*i):
         value = [
-            0 if one else slice(None) if d is None else i[d] for d, one in zip(dims, values.ones)
+            0 if is_one else slice(None) if d is None else i[d]
+            for d, is_one in zip(dims, values.ones)
         ]
         if alike:
             return put(data[list(i)], mask[list(i[start:end])], values[value])
@@ -113,8 +116,8 @@ def index_put(data, *others, given):
     skipped = count + len(rest) - values.ndim
 
     def element(*i):
-        own = [i[d] for d in rest]
-        full = [*own[:front], *[slice(None)] * count, *own[front:]]
+        place = [i[d] for d in rest]
+        full = [*place[:front], *[slice(None)] * count, *place[front:]]
         value = [0 if values.ones[d - skipped] else full[d] for d in range(skipped, len(full))]
         reads = [values[value], *(x[[slice(None)] * x.ndim] for x in indices)]
         return put(data[at(i, dims, slice(None))], *reads)[[i[d] for d in dims]]

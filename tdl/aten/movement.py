@@ -50,8 +50,8 @@ def permute(data, *, dims):
 def transpose(data, *, dim0, dim1):
     """Two dimensions exchanged."""
     order = list(range(data.ndim))
-    one, other = axis_of(dim0, data.ndim), axis_of(dim1, data.ndim)
-    order[one], order[other] = other, one
+    first, second = axis_of(dim0, data.ndim), axis_of(dim1, data.ndim)
+    order[first], order[second] = second, first
     return lambda *i: data[tuple(i[d] for d in order)]
 
 
@@ -72,8 +72,8 @@ def unsqueeze(data, *, dim):
 def squeeze(data, *, dim):
     """The elements without the named dimensions that have size 1; other named ones stay."""
     gone = [d for d in axes_of(dim, data.ndim) if data.ones[d]]
-    kept = [d for d in range(data.ndim) if d not in gone]
-    return lambda *i: data[tuple(i[kept.index(d)] if d in kept else 0 for d in range(data.ndim))]
+    dims = [d for d in range(data.ndim) if d not in gone]
+    return lambda *i: data[tuple(i[dims.index(d)] if d in dims else 0 for d in range(data.ndim))]
 
 
 @op(name=("aten.flip.default", "aten.roll.default"))
@@ -207,10 +207,10 @@ def repeat(data, *, repeats):
     copies = Opaque("Copies")
 
     def element(*i):
-        own = i[skipped:]
+        place = i[skipped:]
         if not axes and not skipped:
-            return data[own]
-        return copies(data[whole(own, axes)])[(*i[:skipped], *(own[d] for d in axes))]
+            return data[place]
+        return copies(data[whole(place, axes)])[(*i[:skipped], *(place[d] for d in axes))]
 
     return element
 

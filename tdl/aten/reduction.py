@@ -9,20 +9,20 @@ from tofu.tdl._shapes import axes_of, axis_of, names, whole
 def _reduced(data, reducer, axes, keepdim):
     """The lambda of a reduction: kept dimensions of size 1 have variables of their own."""
     every = names(data.ndim)
-    own = [
+    variables = [
         f"one{d}" if d in axes else every[d] for d in range(data.ndim) if keepdim or d not in axes
     ]
     summed = [every[d] for d in axes]
 
     def body(*index):
-        known = dict(zip(own, index))
+        by_name = dict(zip(variables, index))
         return reducer(
-            Over(summed, lambda *v: data[[{**known, **dict(zip(summed, v))}[n] for n in every]])
+            Over(summed, lambda *v: data[[{**by_name, **dict(zip(summed, v))}[n] for n in every]])
         )
 
     if not summed:
         return lambda *i: data[i]
-    return Over(own, body)
+    return Over(variables, body)
 
 
 @op(name=("aten.sum.dim_IntList", "aten.sum.default"))
@@ -57,15 +57,17 @@ def along(data, *, dim=None, keepdim=False, out_shapes):
     axes = axes_of(dim, data.ndim) if dim != () else tuple(range(data.ndim))
     function = Opaque("Along")
     every = names(data.ndim)
-    own = [
+    variables = [
         f"one{d}" if d in axes else every[d] for d in range(data.ndim) if keepdim or d not in axes
     ]
 
     def body(*index):
-        known = dict(zip(own, index))
-        return function(data[[slice(None) if d in axes else known[n] for d, n in enumerate(every)]])
+        by_name = dict(zip(variables, index))
+        return function(
+            data[[slice(None) if d in axes else by_name[n] for d, n in enumerate(every)]]
+        )
 
-    return (Over(own, body),) * len(out_shapes)
+    return (Over(variables, body),) * len(out_shapes)
 
 
 @op(name=("aten.cumsum.default", "aten.cumprod.default", "aten.logcumsumexp.default"))
