@@ -87,7 +87,7 @@ def blocks_of(problem: Problem, plan: Plan) -> list[Block]:
     tensors = {(tensor.node, tensor.output): tensor for tensor in plan.tensors}
     operators = {operator.node: operator for operator in plan.operators}
     numbers = {node["name"]: i for i, node in enumerate(counter.nodes)}
-    found: dict[str, list[Convolution]] = {}
+    blocks: dict[str, list[Convolution]] = {}
     for number, node in enumerate(counter.nodes):
         match = _CONVOLUTION.match(node["name"])
         if match is None or node["op"] != "Convolution":
@@ -110,8 +110,8 @@ def blocks_of(problem: Problem, plan: Plan) -> list[Block]:
             weight_bytes=on_weight,
             activation_bytes=counted - on_weight,
         )
-        found.setdefault(match["block"], []).append(convolution)
-    return [tuple(sorted(each, key=lambda conv: conv.layer)) for each in found.values()]
+        blocks.setdefault(match["block"], []).append(convolution)
+    return [tuple(sorted(each, key=lambda conv: conv.layer)) for each in blocks.values()]
 
 
 def _is_weight(
@@ -212,10 +212,14 @@ def _first_blocks(stages: Sequence[Sequence[Block]]) -> Observation:
     repeated = [stage for stage in stages if len(stage) > 1]
     for stage in repeated:
         ways = [{conv.layer: conv.way for conv in block} for block in stage[:2]]
-        other = [layer for layer, way in ways[1].items() if ways[0].get(layer) != way]
-        differs += bool(other)
-        told = f"differ in {', '.join(other)}" if other else "agree in all common convolutions"
-        evidence.append(f"Group {stages.index(stage) + 1}: its first and second block {told}.")
+        differing = [layer for layer, way in ways[1].items() if ways[0].get(layer) != way]
+        differs += bool(differing)
+        comparison = (
+            f"differ in {', '.join(differing)}" if differing else "agree in all common convolutions"
+        )
+        evidence.append(
+            f"Group {stages.index(stage) + 1}: its first and second block {comparison}."
+        )
     return Observation(
         "The first block of a group is partitioned differently from the others.",
         differs == len(repeated),

@@ -103,8 +103,8 @@ class Counter:
         total = 0
         for worker, instance in enumerate(ranges):
             tile = self._tile(entry, worker)
-            made = _region(access["dims"], instance, self._shapes[entry])
-            total += parts * _volume(tile) - _overlap(tile, made)
+            region = _region(access["dims"], instance, self._shapes[entry])
+            total += parts * _volume(tile) - _overlap(tile, region)
         return total
 
     def _ranges(self, node: int, row: Mapping[str, Any]) -> Iterator[list[_Range]]:
@@ -192,6 +192,6 @@ def _volume(box: Box) -> int:
     return math.prod(max(end - begin, 0) for begin, end in box)
 
 
-def _overlap(one: Box, other: Box) -> int:
-    pairs = zip(one, other)
+def _overlap(first: Box, second: Box) -> int:
+    pairs = zip(first, second)
     return _volume([(max(a[0], b[0]), min(a[1], b[1])) for a, b in pairs])

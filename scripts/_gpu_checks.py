@@ -80,9 +80,9 @@ class Machine:
 
     def fetch(self, spec: str, sources: list[int], region: int, stream: Any = None) -> None:
         """Run a kernel; the first sources are handles if they are remote."""
-        given = (ctypes.c_void_p * max(1, len(sources)))(*sources)
+        pointers = (ctypes.c_void_p * max(1, len(sources)))(*sources)
         problem = self.library.TofuRunMultiFetchOnGpu(
-            spec.encode(), 0, stream, given, len(sources), ctypes.c_void_p(region)
+            spec.encode(), 0, stream, pointers, len(sources), ctypes.c_void_p(region)
         )
         if problem:
             raise FailedError(problem.decode())
@@ -141,8 +141,8 @@ def _compare(machine: Machine, name: str, spec: Spec, shift: int, rng: random.Ra
         ctypes.memmove(ctypes.addressof(host) + size - tail, content, tail)
         hosts.append(host)
     expected = ctypes.create_string_buffer(spec.region)
-    given = (ctypes.c_void_p * max(1, len(hosts)))(*map(ctypes.addressof, hosts))
-    machine.library.TofuRunMultiFetch(spec.text.encode(), given, expected)
+    pointers = (ctypes.c_void_p * max(1, len(hosts)))(*map(ctypes.addressof, hosts))
+    machine.library.TofuRunMultiFetch(spec.text.encode(), pointers, expected)
     region = machine.put(bytes(spec.region), shift)
     handles = [machine.handle(tile) for tile in tiles[: spec.remote]]
     machine.fetch(spec.text, [*handles, *tiles[spec.remote :]], region)
@@ -156,7 +156,7 @@ def lost_handles(machine: Machine) -> dict[str, Any]:
     """Check that a kernel without a handle reads nothing, and that the host learns of it once."""
     tile = machine.put(bytes(range(64)))
     spec = "dtype=3 shape=64 remote=1 sources=64; pieces=0@0>0:64"
-    found = []
+    reports = []
     for handle in (0, tile, 0x3F8000003F800000):
         region = machine.put(b"x" * 64)
         machine.fetch(spec, [machine.put(struct.pack("Q", handle))], region)
@@ -165,10 +165,10 @@ def lost_handles(machine: Machine) -> dict[str, Any]:
         fault = machine.library.TofuTakeFault()
         if not fault:
             raise FailedError(f"the kernel did not report the number {handle:#x}")
-        found.append(fault.decode())
+        reports.append(fault.decode())
     if machine.library.TofuTakeFault():
         raise FailedError("a fault was reported twice")
-    return {"reports": found}
+    return {"reports": reports}
 
 
 def wide(machine: Machine) -> dict[str, Any]:

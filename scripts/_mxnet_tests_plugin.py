@@ -68,11 +68,11 @@ def compute_in_float64() -> None:
     ):
         for name in names:
             setattr(owner, name, _widened(getattr(owner, name)))
-    of_parameter = mx.gluon.Parameter.__init__
+    original_init = mx.gluon.Parameter.__init__
 
-    @functools.wraps(of_parameter)
+    @functools.wraps(original_init)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        of_parameter(self, *args, **kwargs)
+        original_init(self, *args, **kwargs)
         if self.dtype in ("float32", _float32()):
             self.dtype = "float64"
 
@@ -82,9 +82,9 @@ def compute_in_float64() -> None:
 def _widened(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def widened(*args: Any, **kwargs: Any) -> Any:
-        found = function(*args, **kwargs)
-        is_own = kwargs.get("out") is None and found.dtype == _float32()
-        return found.astype("float64") if is_own else found
+        result = function(*args, **kwargs)
+        is_own = kwargs.get("out") is None and result.dtype == _float32()
+        return result.astype("float64") if is_own else result
 
     return widened
 
@@ -169,12 +169,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out tests that have run. pytest's --deselect would drop all that begin with a name."""
     skipped = set(json.loads(os.environ.get("MXNET_TESTS_SKIP", "[]")))
     is_training_only = os.environ.get("MXNET_TESTS_TRAINING") == "1"
-    kept, left_out = [], []
+    selected, left_out = [], []
     for item in items:
         is_run = item.nodeid not in skipped and (not is_training_only or trains_a_block(item))
-        (kept if is_run else left_out).append(item)
+        (selected if is_run else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
-    items[:] = kept
+    items[:] = selected
 
 
 def trains_a_block(item: Any) -> bool:

@@ -69,13 +69,13 @@ def _placed(
     nodes = document["nodes"]
     # A state, such as a running mean, is on its operator's device, and has no turn of its own.
     trained = [name for name in symbol.list_arguments() if name in parameters]
-    found = layer_devices(nodes, trained, contexts)
+    devices = layer_devices(nodes, trained, contexts)
     internals = symbol.get_internals()
     inferred = dict(zip(internals.list_outputs(), internals.infer_shape(**shapes)[1]))
-    for node, context in zip(nodes, found):
+    for node, context in zip(nodes, devices):
         node["attrs"] = {**node.get("attrs", {}), "__ctx_group__": str(context)}
         # MXNet does not infer the batch of a first state from readers on another device.
         if node["op"] == "_zeros":
             node["attrs"]["shape"] = str(inferred[f"{node['name']}_output"])
-    where = {node["name"]: context for node, context in zip(nodes, found)}
+    where = {node["name"]: context for node, context in zip(nodes, devices)}
     return mx.sym.load_json(json.dumps(document)), where

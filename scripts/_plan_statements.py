@@ -21,23 +21,25 @@ _SHARP = 1.5  # a turning point is sharp if the frontier falls by so much before
 
 def observations(document: Document) -> Iterator[tuple[str, list[str]]]:
     """Section 7.4's observations, which figure11.py checks: (statement, contradicting results)."""
-    for each in document["observations"]:
-        text = each["text"].rstrip(".")
-        found = [] if each["holds"] else [said.rstrip(".") for said in each["evidence"]]
-        yield f"Figure 11: {text[:1].lower()}{text[1:]}", found
+    for observation in document["observations"]:
+        text = observation["text"].rstrip(".")
+        contradictions = (
+            [] if observation["holds"] else [said.rstrip(".") for said in observation["evidence"]]
+        )
+        yield f"Figure 11: {text[:1].lower()}{text[1:]}", contradictions
 
 
 def _recursion_is_faster(document: Document) -> list[str]:
     times: dict[str, dict[str, float]] = {}
     for cell in document["cells"]:
         if cell["seconds"]:
-            found = statistics.median(cell["seconds"])
-            times.setdefault(cell["model"], {})[cell["variant"]] = found
+            seconds = statistics.median(cell["seconds"])
+            times.setdefault(cell["model"], {})[cell["variant"]] = seconds
     return [
-        f"{model}: {each['with recursion']:.2f} s instead of {each['with coarsening']:.2f} s"
-        for model, each in times.items()
-        if {"with recursion", "with coarsening"} <= each.keys()
-        and each["with recursion"] >= each["with coarsening"]
+        f"{model}: {seconds['with recursion']:.2f} s instead of {seconds['with coarsening']:.2f} s"
+        for model, seconds in times.items()
+        if {"with recursion", "with coarsening"} <= seconds.keys()
+        and seconds["with recursion"] >= seconds["with coarsening"]
     ]
 
 
@@ -104,8 +106,8 @@ def _turns_sharply(document: Document) -> list[str]:
 def _turning(document: Document, name: str) -> Document:
     """The turning point of a row, or its fastest plan where too few are left to turn."""
     row = next(row for row in document["rows"] if row["name"] == name)
-    found: Document = row["turning"] or min(row["frontier"], key=lambda p: p["step_seconds"])
-    return found
+    point: Document = row["turning"] or min(row["frontier"], key=lambda p: p["step_seconds"])
+    return point
 
 
 def _times(document: Document, slow: str, fast: str) -> float:
@@ -143,21 +145,21 @@ def _by_workers(row: Document) -> dict[int, Document]:
 def _ours_needs_half(document: Document) -> list[str]:
     problems = []
     for row in document["rows"]:
-        found = _by_workers(row)
-        ours = [count for count, each in found.items() if each["ours"]]
-        data = [count for count, each in found.items() if each["data-parallel"]["fits"]]
-        if min(ours, default=0) != 8 or min(data, default=0) != 16:
-            told = [f"{min(some)}" if some else "none" for some in (ours, data)]
-            problems.append(f"{row['model']}: ours {told[0]}, data parallelism {told[1]}")
+        by_workers = _by_workers(row)
+        our_counts = [count for count, each in by_workers.items() if each["ours"]]
+        data = [count for count, each in by_workers.items() if each["data-parallel"]["fits"]]
+        if min(our_counts, default=0) != 8 or min(data, default=0) != 16:
+            texts = [f"{min(some)}" if some else "none" for some in (our_counts, data)]
+            problems.append(f"{row['model']}: ours {texts[0]}, data parallelism {texts[1]}")
     return problems
 
 
 def _over_8_and_16(document: Document, key: str) -> Iterator[tuple[str, Any, Any]]:
     """Models with their rows of 8 and of 16 workers; reduced models have none."""
     for row in document["rows"]:
-        found = _by_workers(row)
-        if {8, 16} <= found.keys():
-            yield row["model"], found[8][key], found[16][key]
+        by_workers = _by_workers(row)
+        if {8, 16} <= by_workers.keys():
+            yield row["model"], by_workers[8][key], by_workers[16][key]
 
 
 _LACKS_BOTH = ["not measured over 8 and 16 workers"]

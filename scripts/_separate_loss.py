@@ -20,18 +20,18 @@ def blocks_of(name: str, batch: int, *, reduced: bool = False) -> tuple[ModelGra
     size = model.reduced if reduced else model.full
     inputs = {key: ((batch, *shape), _DTYPE) for key, shape in size.inputs.items() if key != LABEL}
     symbol = create_block(model, reduced=reduced)(*map(mx.sym.var, inputs))
-    found, (scores,), _ = symbol.infer_shape(**{key: shape for key, (shape, _) in inputs.items()})
+    shapes, (scores,), _ = symbol.infer_shape(**{key: shape for key, (shape, _) in inputs.items()})
     parameters = {
         key: (tuple(shape), _DTYPE)
-        for key, shape in zip(symbol.list_arguments(), found)
+        for key, shape in zip(symbol.list_arguments(), shapes)
         if key not in inputs
     }
     loss = gluon.loss.SoftmaxCrossEntropyLoss(prefix="loss_")
-    of_loss = {
+    loss_inputs = {
         SCORES: (tuple(scores), _DTYPE),
         LABEL: ((batch, *size.inputs[LABEL]), _DTYPE),
     }
     return (
         ModelGraph(model.name, symbol, inputs, parameters, {}),
-        ModelGraph("loss", loss(mx.sym.var(SCORES), mx.sym.var(LABEL)), of_loss, {}, {}),
+        ModelGraph("loss", loss(mx.sym.var(SCORES), mx.sym.var(LABEL)), loss_inputs, {}, {}),
     )

@@ -12,8 +12,8 @@ swap: one device that keeps least recently used tensors in the host's memory (_s
 placement: the layers of one graph, placed on the devices in turn.
 dataparallel: the mode data-parallel of the search.
 
-All but tofu, time and dataparallel leave MXNet's memory planner its defaults, as they run without tofu.
-Everything is simulated; nothing runs.
+All but tofu, time and dataparallel leave MXNet's memory planner its defaults, as they run without
+tofu. Everything is simulated; nothing runs.
 """
 
 from __future__ import annotations
@@ -132,13 +132,13 @@ def simulate_system(
     if batch_size is not None or system == "ideal":
         return simulate(batch_size or largest)
     sizes = [largest >> halved for halved in range(largest.bit_length())]
-    found = None
+    outcome = None
     for size in promising(sizes, run.estimate, _FAR * run.machine.memory_bytes):
-        found = simulate(size)
-        if found.fits:
+        outcome = simulate(size)
+        if outcome.fits:
             break
-    assert found is not None
-    return found
+    assert outcome is not None
+    return outcome
 
 
 def promising(
@@ -205,10 +205,10 @@ class _Run:
         key = batch_size, workers, mode, keeps_norms
         if key not in self.plans:
             built = build(self.model, batch_size, reduced=self.reduced)
-            make = built.training_graphs(optimizer=OPTIMIZER)
+            graph_of = built.training_graphs(optimizer=OPTIMIZER)
 
             def prepare(fused: Collection[str] = ()) -> _core.StrategyTable:
-                return strategy_table(make(fused))[0]
+                return strategy_table(graph_of(fused))[0]
 
             refine = functools.partial(refined, prepare) if keeps_norms else None
             problem = Problem(self.model.name, prepare(), workers, refine)
@@ -218,18 +218,18 @@ class _Run:
             self.plans[key] = search(problem, options, fetch=self.fetch).plan
         return self.plans[key]
 
-    def _outcome(self, batch_size: int, found: Simulation, *, copies: int = 1) -> Outcome:
-        slowest = max(found.workers, key=lambda worker: float(worker["busy_seconds"]))
+    def _outcome(self, batch_size: int, simulation: Simulation, *, copies: int = 1) -> Outcome:
+        slowest = max(simulation.workers, key=lambda worker: float(worker["busy_seconds"]))
         seconds = slowest["seconds"]
-        memory = max(worker["allocated_bytes"] for worker in found.workers)
+        memory = max(worker["allocated_bytes"] for worker in simulation.workers)
         return Outcome(
             self.system,
             self.model.name,
             batch_size,
             self.devices,
             memory <= self.machine.memory_bytes,
-            copies * batch_size / found.step_seconds,
-            found.step_seconds,
+            copies * batch_size / simulation.step_seconds,
+            simulation.step_seconds,
             seconds["compute"] + seconds["host"],
             seconds["links"],
             slowest["waiting_seconds"],
@@ -238,19 +238,19 @@ class _Run:
 
     def _partitioned(self, batch_size: int, mode: str) -> Outcome:
         plan = self._plan(batch_size, self.devices, mode)
-        found = simulate_plan(plan, self.machine, fetch=self.fetch)
-        return self._outcome(batch_size, found)
+        simulation = simulate_plan(plan, self.machine, fetch=self.fetch)
+        return self._outcome(batch_size, simulation)
 
     def _alone(self, batch_size: int, *, unlimited: bool) -> Outcome:
         plan = self._plan(batch_size, 1)
-        found = simulate_plan(plan, self.machine, fetch="plain", is_stock=True)
-        outcome = self._outcome(batch_size, found, copies=self.devices)
+        simulation = simulate_plan(plan, self.machine, fetch="plain", is_stock=True)
+        outcome = self._outcome(batch_size, simulation, copies=self.devices)
         return dataclasses.replace(outcome, fits=True) if unlimited else outcome
 
     def _placed(self, batch_size: int) -> Outcome:
         graph, updates = step_graph(self._plan(batch_size, 1), self.machine, fetch="plain")
         placed = place_layers(graph, self.devices)
-        found = simulate_graph(
+        simulation = simulate_graph(
             placed,
             updates,
             self.machine,
@@ -258,7 +258,7 @@ class _Run:
             fetch="plain",
             is_stock=True,
         )
-        return self._outcome(batch_size, found)
+        return self._outcome(batch_size, simulation)
 
     def _swapping(self, batch_size: int) -> Outcome:
         graph, updates = step_graph(self._plan(batch_size, 1), self.machine, fetch="plain")
@@ -321,12 +321,12 @@ def layer_devices(
 
 def _layers(nodes: Sequence[Mapping[str, Any]], parameters: Iterable[str]) -> list[str]:
     """The layer with which every node is placed; "": the first."""
-    own = {layer_of(name, is_variable=True) for name in parameters}
+    layer_names = {layer_of(name, is_variable=True) for name in parameters}
     layers: list[str] = []
     for node in nodes:
         is_variable = node["op"] == "null"
         layer = layer_of(_plain(node), is_variable=is_variable)
-        if layer not in own:
+        if layer not in layer_names:
             before = () if is_variable else (layers[source] for source, *_ in node["inputs"])
             layer = next((found for found in before if found), "")
         layers.append(layer)

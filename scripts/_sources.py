@@ -39,20 +39,20 @@ def script_of(result: str) -> Optional[Path]:
 
 def sources_of(script: Path) -> list[Path]:
     """The script, the Python files that it imports, and the C++ files if any of these need them."""
-    found: dict[str, Optional[Path]] = {}
+    path_of: dict[str, Optional[Path]] = {}
     waiting = [script.stem]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in path_of:
             continue
-        found[name] = path = _file_of(name)
+        path_of[name] = path = _file_of(name)
         if path is None:
             package, _, member = name.rpartition(".")
             waiting += _later_names(package).get(member, ())
         else:
             waiting += _imports(name, path)
-    paths = {path for path in found.values() if path is not None}
-    if _LIBRARY in found:
+    paths = {path for path in path_of.values() if path is not None}
+    if _LIBRARY in path_of:
         paths.update(_library_files(with_extension=_EXTENSION in paths))
     return sorted(paths)
 
@@ -126,14 +126,14 @@ def _later_names(package: str) -> dict[str, list[str]]:
     path = _file_of(package) if package else None
     if path is None or path.name != "__init__.py":
         return {}
-    found: dict[str, list[str]] = {}
+    targets: dict[str, list[str]] = {}
     for block in _parsed(path).body:
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
             for node in block.body:
                 if isinstance(node, (ast.Import, ast.ImportFrom)):
                     for name, target in _imported(node, package):
-                        found[name] = [target, target.rpartition(".")[0]]
-    return found
+                        targets[name] = [target, target.rpartition(".")[0]]
+    return targets
 
 
 @functools.cache

@@ -204,11 +204,11 @@ def _draw_panel(axes: Any, rows: Sequence[Row], *, is_speedup: bool) -> None:
     systems = list(dict.fromkeys(row["system"] for row in rows))
     width = 0.8 / len(systems)
     for at, system in enumerate(systems):
-        of_system = [row for row in rows if row["system"] == system]
-        places = [labels.index(row["label"]) + at * width for row in of_system]
-        heights = [row["speedup" if is_speedup else "step_seconds"] for row in of_system]
+        system_rows = [row for row in rows if row["system"] == system]
+        places = [labels.index(row["label"]) + at * width for row in system_rows]
+        heights = [row["speedup" if is_speedup else "step_seconds"] for row in system_rows]
         edge = {"edgecolor": "#333", "linewidth": 0.4}
-        filled = heights if is_speedup else [row["compute_seconds"] for row in of_system]
+        filled = heights if is_speedup else [row["compute_seconds"] for row in system_rows]
         axes.bar(places, filled, width, color=COLOURS[system], label=LABELS[system], **edge)
         added = [height - below for height, below in zip(heights, filled)]
         axes.bar(places, added, width, bottom=filled, color="white", **edge)

@@ -18,10 +18,10 @@ _EQUAL = 1.02  # within so much, steps take equally long
 
 def _steps(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Row]]:
     """(panel, label) -> system -> row."""
-    found: dict[tuple[str, str], dict[str, Row]] = {}
+    steps: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
-        found.setdefault((row["panel"], row["label"]), {})[row["system"]] = row
-    return found
+        steps.setdefault((row["panel"], row["label"]), {})[row["system"]] = row
+    return steps
 
 
 def _overhead(row: Row) -> float:
@@ -31,10 +31,10 @@ def _overhead(row: Row) -> float:
 def _soybean_is_fastest(rows: Sequence[Row]) -> list[str]:
     problems = []
     for (panel, label), systems in _steps(rows).items():
-        ours = systems["soybean"]["step_seconds"]
+        soybean_seconds = systems["soybean"]["step_seconds"]
         for name, row in systems.items():
-            if row["step_seconds"] * _EQUAL < ours:
-                more = ours / row["step_seconds"] - 1
+            if row["step_seconds"] * _EQUAL < soybean_seconds:
+                more = soybean_seconds / row["step_seconds"] - 1
                 problems.append(f"{panel}, {label}: {more:.0%} slower than {name} parallelism")
     return problems
 
@@ -51,9 +51,9 @@ def _data_is_slowest(rows: Sequence[Row]) -> list[str]:
 def _overhead_grows(rows: Sequence[Row]) -> list[str]:
     problems = []
     for panel in dict.fromkeys(row["panel"] for row in rows):
-        found = [_overhead(r) for r in rows if r["panel"] == panel and r["system"] == "data"]
-        if found != sorted(found):
-            problems.append(f"{panel}: {', '.join(f'{each:.0%}' for each in found)}")
+        overheads = [_overhead(r) for r in rows if r["panel"] == panel and r["system"] == "data"]
+        if overheads != sorted(overheads):
+            problems.append(f"{panel}: {', '.join(f'{each:.0%}' for each in overheads)}")
     return problems
 
 
@@ -61,12 +61,12 @@ def _overhead_is(batch: int, expected: float) -> Check:
     """Check the overhead on 8 GPUs with the smallest weights, within half of the paper's value."""
 
     def problems(rows: Sequence[Row]) -> list[str]:
-        wanted = (batch, 8, "data")
-        rows_found = [r for r in rows if (r["batch"], r["workers"], r["system"]) == wanted]
+        key = (batch, 8, "data")
+        rows_found = [r for r in rows if (r["batch"], r["workers"], r["system"]) == key]
         if not rows_found:
             return [f"no step with batch {batch} on 8 GPUs"]
-        found = _overhead(rows_found[0])
-        return [] if 0.5 <= found / expected <= 1.5 else [f"{found:.1f} times"]
+        overhead = _overhead(rows_found[0])
+        return [] if 0.5 <= overhead / expected <= 1.5 else [f"{overhead:.1f} times"]
 
     return problems
 
@@ -74,34 +74,32 @@ def _overhead_is(batch: int, expected: float) -> Check:
 def _data_against_model(small_images: bool) -> Check:
     def problems(rows: Sequence[Row]) -> list[str]:
         panels = list(dict.fromkeys(row["panel"] for row in rows))
-        found = []
+        contradictions = []
         for (panel, label), systems in _steps(rows).items():
             if panel != panels[0 if small_images else -1]:
                 continue
             data, model = (systems[name]["step_seconds"] for name in ("data", "model"))
             if (model < data) != small_images:
-                found.append(f"{label}: data {data:.2f} s, model {model:.2f} s")
-        return found
+                contradictions.append(f"{label}: data {data:.2f} s, model {model:.2f} s")
+        return contradictions
 
     return problems
 
 
 def _speedup(rows: Sequence[Row], panel: str, system: str, batch: int) -> Optional[float]:
     """The speedup of a system; None if there is no such step, as with reduced models."""
-    wanted = (panel, system, batch)
-    found = (
-        float(row["speedup"])
-        for row in rows
-        if (row["panel"], row["system"], row["batch"]) == wanted
+    key = (panel, system, batch)
+    speedups = (
+        float(row["speedup"]) for row in rows if (row["panel"], row["system"], row["batch"]) == key
     )
-    return next(found, None)
+    return next(speedups, None)
 
 
 def _seven_at_256(rows: Sequence[Row]) -> list[str]:
-    found = _speedup(rows, "alexnet", "soybean", 256)
-    if found is None:
+    speedup = _speedup(rows, "alexnet", "soybean", 256)
+    if speedup is None:
         return ["no step with batch 256"]
-    return [] if found > 7 else [f"{found:.1f} times"]
+    return [] if speedup > 7 else [f"{speedup:.1f} times"]
 
 
 def _data_needs_1k(rows: Sequence[Row]) -> list[str]:

@@ -34,11 +34,11 @@ TABLE3 = {
 NEAR = 0.30  # the largest relative difference of a row of Table 3 from the paper's
 
 
-def verdict(found: str) -> str:
+def verdict(result: str) -> str:
     """One of VERDICTS: whether the results contradict a statement."""
-    if found == HOLDS:
+    if result == HOLDS:
         return HOLDS
-    parts = found.split("; ")
+    parts = result.split("; ")
     return UNKNOWN if all(any(word in part for word in _LACKS) for part in parts) else DIFFERS
 
 
@@ -97,18 +97,20 @@ def check_statements(documents: Mapping[str, Document]) -> Iterator[tuple[str, s
         rows = {(row["model"], row[key]): row for row in documents[name]["rows"]}
         for statement, problems in statements:
             yield statement, _told(problems(rows))
-    for name, own in CHECKS.items():
-        for statement, check in own if name in documents else ():
+    for name, row_checks in CHECKS.items():
+        for statement, check in row_checks if name in documents else ():
             yield statement, _told(check(documents[name]["rows"]))
-    for name, of_plans in PLAN_CHECKS.items():
-        for statement, judge in of_plans if name in documents else ():
+    for name, plan_checks in PLAN_CHECKS.items():
+        for statement, judge in plan_checks if name in documents else ():
             yield statement, _told(judge(documents[name]))
-    for statement, found in observations(documents["figure11"]) if "figure11" in documents else ():
-        yield statement, _told(found)
+    for statement, contradictions in (
+        observations(documents["figure11"]) if "figure11" in documents else ()
+    ):
+        yield statement, _told(contradictions)
 
 
-def _told(found: Sequence[str]) -> str:
-    return "; ".join(found) if found else HOLDS
+def _told(problems: Sequence[str]) -> str:
+    return "; ".join(problems) if problems else HOLDS
 
 
 def _rate(rows: Rows, model: str, system: str) -> float:
@@ -149,10 +151,10 @@ def _against(rows: Rows, system: str, base: str, low: float, high: float) -> lis
         if (model, base) not in rows or (model, system) not in rows:
             problems.append(f"{model}: not simulated")
             continue
-        ours, other = _rate(rows, model, base), _rate(rows, model, system)
-        if ours and other:
-            problems += _outside(model, other / ours, low, high)
-        elif not ours:
+        base_rate, system_rate = _rate(rows, model, base), _rate(rows, model, system)
+        if base_rate and system_rate:
+            problems += _outside(model, system_rate / base_rate, low, high)
+        elif not base_rate:
             problems.append(f"{model}: {base} is out of memory")
     return problems
 
@@ -170,8 +172,8 @@ def _beats(model: str, by: float) -> Callable[[Rows], list[str]]:
     def problems(rows: Rows) -> list[str]:
         if (model, "tofu") not in rows:
             return [f"{model} was not simulated"]
-        found = _rate(rows, model, "smallbatch") / (_rate(rows, model, "tofu") or 1) - 1
-        return [] if abs(found - by) <= 0.05 else [f"by {found:.0%}"]
+        gain = _rate(rows, model, "smallbatch") / (_rate(rows, model, "tofu") or 1) - 1
+        return [] if abs(gain - by) <= 0.05 else [f"by {gain:.0%}"]
 
     return problems
 
@@ -244,29 +246,32 @@ def _saves(mode: str) -> Callable[[Rows], list[str]]:
     """Check the saving against AllRow-Greedy, which is 0% slower than itself."""
 
     def problems(rows: Rows) -> list[str]:
-        ours, rows_of = _slower(rows, "rnn-4-8k", mode), _slower(rows, "rnn-4-8k", "allrow-greedy")
-        if ours is None or rows_of is None:
+        slowdown, base_slowdown = (
+            _slower(rows, "rnn-4-8k", mode),
+            _slower(rows, "rnn-4-8k", "allrow-greedy"),
+        )
+        if slowdown is None or base_slowdown is None:
             return ["not simulated"]
-        saved = 1 - (1 + ours) / (1 + rows_of)
+        saved = 1 - (1 + slowdown) / (1 + base_slowdown)
         return [] if 0.03 <= round(saved, 2) <= 0.10 else [f"{saved:.1%}"]
 
     return problems
 
 
 def _icml18_is_slower(rows: Rows) -> list[str]:
-    found = _slower(rows, "rnn-4-8k", "icml18")
-    if found is None:
+    slowdown = _slower(rows, "rnn-4-8k", "icml18")
+    if slowdown is None:
         return ["not simulated"]
-    return [] if abs(found - 0.07) <= 0.05 else [f"{found:.0%}"]
+    return [] if abs(slowdown - 0.07) <= 0.05 else [f"{slowdown:.0%}"]
 
 
 def _tofu_is_fastest(rows: Rows) -> list[str]:
     problems = []
     for model in _models(rows):
         for mode in _PARTITIONED:
-            found = _slower(rows, model, mode)
-            if found is None:
+            slowdown = _slower(rows, model, mode)
+            if slowdown is None:
                 problems.append(f"{model}, {mode}: not simulated")
-            elif found < -0.01:
-                problems.append(f"{model}, {mode}: {-found:.0%} faster")
+            elif slowdown < -0.01:
+                problems.append(f"{model}, {mode}: {-slowdown:.0%} faster")
     return problems

@@ -45,10 +45,10 @@ def simulated_step(case: Problem, plan: Plan, machine: str, *, fetch: Optional[s
     fetch: one of WAYS; None: the faster of them.
     """
     searched = plan.in_graph(case.table)
-    found = []
+    steps = []
     for way in WAYS if fetch is None else [fetch]:
         machines = (read_machine(machine), free_links(machine))
         step, alone = (simulate_plan(searched, each, fetch=way) for each in machines)
         memory = max(worker["allocated_bytes"] for worker in step.workers)
-        found.append(Step(step.step_seconds, alone.step_seconds, memory))
-    return min(found)
+        steps.append(Step(step.step_seconds, alone.step_seconds, memory))
+    return min(steps)

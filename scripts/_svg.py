@@ -43,11 +43,11 @@ def _flatten(parent: ET.Element) -> None:
                 child.set(name, _LONG.sub(_rounded, " ".join(child.attrib[name].split())))
         _flatten(child)
         is_named_only = child.tag == f"{{{SVG}}}g" and set(child.attrib) <= {"id"}
-        for each in child if is_named_only else (child,):
-            if children and _are_joined(children[-1], each):
-                children[-1].set("d", f"{children[-1].get('d')} {each.get('d')}")
+        for element in child if is_named_only else (child,):
+            if children and _are_joined(children[-1], element):
+                children[-1].set("d", f"{children[-1].get('d')} {element.get('d')}")
             else:
-                children.append(each)
+                children.append(element)
     parent[:] = children
 
 

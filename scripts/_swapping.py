@@ -99,8 +99,8 @@ def run_swapping(
 
     soon: numbers of next operators whose tensors stay if possible; the fastest is taken.
     """
-    found = [_run(_Device(tensors, memory_bytes, bytes_per_s, each), tensors) for each in soon]
-    return min(found, key=lambda each: each.step_seconds)
+    runs = [_run(_Device(tensors, memory_bytes, bytes_per_s, each), tensors) for each in soon]
+    return min(runs, key=lambda each: each.step_seconds)
 
 
 def _run(device: _Device, tensors: Tensors) -> Swapped:
@@ -172,10 +172,10 @@ class _Device:
             return
         size = self._tensors.sizes[tensor]
         for keep in (soon | touched, touched):  # tensors that are used soon leave last
-            for other in [each for each in self._here if each not in keep]:
+            for evicted in [each for each in self._here if each not in keep]:
                 if self._used + size <= self._memory:
                     break
-                self._send(other)
+                self._send(evicted)
         self.fits = self.fits and self._used + size <= self._memory
         self._here[tensor] = None
         self._used += size
@@ -209,7 +209,7 @@ class _Device:
 def _tensors_of(graph: _core.Graph, machine: _core.Machine) -> Tensors:
     numbers: dict[tuple[int, int], int] = {}
     sizes: list[int] = []
-    kept = set()
+    resident = set()
     reads, writes, seconds = [], [], []
     for number, node in enumerate(graph.nodes):
         inputs = [numbers[source] for source in node.sources]
@@ -222,11 +222,11 @@ def _tensors_of(graph: _core.Graph, machine: _core.Machine) -> Tensors:
                 sizes.append(math.prod(shape) * dtype_bytes(dtype))
             outputs.append(numbers[number, index])
         if not node.op:
-            kept.update(outputs)
+            resident.update(outputs)
             continue
         if node.op.endswith(_UPDATE):  # and the optimizer's state
-            outputs += [each for each in inputs[2:] if each in kept]
+            outputs += [each for each in inputs[2:] if each in resident]
         reads.append(inputs)
         writes.append(outputs)
         seconds.append(machine.operator_seconds(node.op, node_work(node)))
-    return Tensors(sizes, frozenset(kept), reads, writes, seconds)
+    return Tensors(sizes, frozenset(resident), reads, writes, seconds)

@@ -77,12 +77,12 @@ def measure(
     """
     models = set(only) & set(comparison.models) or set(comparison.models)
     systems = set(only) & set(comparison.systems) or set(comparison.systems)
-    kept = {(row["model"], row["system"]): row for row in known}
+    earlier = {(row["model"], row["system"]): row for row in known}
     cases = [
         (model, system)
         for model in comparison.models
         for system in comparison.systems
-        if (model, system) in kept or (model in models and system in systems)
+        if (model, system) in earlier or (model in models and system in systems)
     ]
     largest = SMOKE_BATCH if smoke else comparison.largest_batch
     plans: Plans = {}
@@ -90,8 +90,8 @@ def measure(
         model, system = cases[number]
         if number and model != cases[number - 1][0]:
             plans = {}  # of another model
-        if (model, system) in kept:
-            yield kept[model, system]
+        if (model, system) in earlier:
+            yield earlier[model, system]
             continue
         ways = WAYS if system in OURS else [DEFAULT_WAY]
         outcomes = [
@@ -108,7 +108,7 @@ def measure(
         yield {**dataclasses.asdict(best), "fetch": fetch}
 
 
-def to_json(comparison: Comparison, found: Sequence[Row], *, smoke: bool) -> dict[str, Any]:
+def to_json(comparison: Comparison, rows: Sequence[Row], *, smoke: bool) -> dict[str, Any]:
     """The outcomes for a program."""
     return {
         "name": comparison.name,
@@ -117,7 +117,7 @@ def to_json(comparison: Comparison, found: Sequence[Row], *, smoke: bool) -> dic
         "machine": MACHINE,
         "context": context(),
         "reduced": smoke,
-        "rows": list(found),
+        "rows": list(rows),
     }
 
 
@@ -143,7 +143,7 @@ def _cells(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for row in document["rows"]:
         share = row["samples_per_second"] / ideal[row["model"]] if row["model"] in ideal else None
         rate = f"{row['samples_per_second']:.2f}" if row["fits"] else "out of memory"
-        of_ideal = f"{share:.0%}" if share is not None and row["fits"] else "-"
+        ideal_share = f"{share:.0%}" if share is not None and row["fits"] else "-"
         times = ("step_seconds", "compute_seconds", "fetch_seconds", "waiting_seconds")
         yield (
             row["model"],
@@ -151,7 +151,7 @@ def _cells(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             row.get("fetch", "-") if row["system"] in OURS else "-",
             str(row["batch_size"]),
             rate,
-            of_ideal,
+            ideal_share,
             *(f"{row[name]:.3f} s" for name in times),
             f"{row['memory_bytes'] / 2**30:.1f} GiB",
         )
@@ -201,9 +201,11 @@ def main(comparison: Comparison, description: str) -> None:
     args = parser.parse_args()
     if draw_again(args, draw):
         return
-    known = [] if args.rows is None else json.loads(args.rows.read_text(encoding="utf-8"))["rows"]
+    earlier_rows = (
+        [] if args.rows is None else json.loads(args.rows.read_text(encoding="utf-8"))["rows"]
+    )
     rows: list[Row] = []
-    for row in measure(comparison, smoke=args.smoke, known=known, only=args.only):
+    for row in measure(comparison, smoke=args.smoke, known=earlier_rows, only=args.only):
         rows.append(row)
         if args.output is not None:  # after every model: an interrupted run goes on with --rows
             write(args.output, f"{comparison.name}.part", {"rows": rows})

@@ -63,14 +63,14 @@ class Planned:
                 "search_seconds": 0.0,
                 "fetch": None,
             }
-        found = self.compiled[0].summary()
+        plan_summary = self.compiled[0].summary()
         return {
-            "workers": found["workers"],
-            "bytes_per_step": found["bytes_per_step"],
+            "workers": plan_summary["workers"],
+            "bytes_per_step": plan_summary["bytes_per_step"],
             "peak_bytes_per_worker": self._peak_bytes(),
-            "tensor_bytes_per_worker": found["bytes_per_worker"],
-            "serial_bytes": found["serial_bytes"],
-            "search_seconds": found["search_seconds"],
+            "tensor_bytes_per_worker": plan_summary["bytes_per_worker"],
+            "serial_bytes": plan_summary["serial_bytes"],
+            "search_seconds": plan_summary["search_seconds"],
             "fetch": self.compiled[0].fetch,
         }
 
@@ -168,7 +168,7 @@ def _simulate(model: Model, args: argparse.Namespace) -> None:
 
     size = model.batch_size if args.batch_size is None else args.batch_size
     machine = args.machine or "p2.8xlarge"
-    found = simulate_system(
+    outcome = simulate_system(
         args.system,
         model,
         machine,
@@ -176,16 +176,18 @@ def _simulate(model: Model, args: argparse.Namespace) -> None:
         reduced=args.reduced,
         fetch=args.fetch or "multifetch",
     )
-    record = {**dataclasses.asdict(found), "machine": machine}
-    print(f"simulated: {model.name}, {args.system}, batch {found.batch_size}, {record['machine']}")
+    record = {**dataclasses.asdict(outcome), "machine": machine}
     print(
-        f"  {found.samples_per_second:,.2f} samples per second on {found.devices} devices"
-        if found.fits
-        else f"  out of memory: a device would hold {found.memory_bytes:,} bytes"
+        f"simulated: {model.name}, {args.system}, batch {outcome.batch_size}, {record['machine']}"
     )
     print(
-        f"  a step takes {found.step_seconds:.4f} s: computing {found.compute_seconds:.4f} s, "
-        f"fetching {found.fetch_seconds:.4f} s, waiting {found.waiting_seconds:.4f} s"
+        f"  {outcome.samples_per_second:,.2f} samples per second on {outcome.devices} devices"
+        if outcome.fits
+        else f"  out of memory: a device would hold {outcome.memory_bytes:,} bytes"
+    )
+    print(
+        f"  a step takes {outcome.step_seconds:.4f} s: computing {outcome.compute_seconds:.4f} s, "
+        f"fetching {outcome.fetch_seconds:.4f} s, waiting {outcome.waiting_seconds:.4f} s"
     )
     print(json.dumps(record), flush=True)
 
@@ -367,8 +369,8 @@ def _model(
         if args.system != "placement":
             raise ValueError("--devices: expected --system placement; a run takes --workers")
         if args.machine or args.batch_size == "auto":
-            given = f"--machine {args.machine}" if args.machine else "--batch-size auto"
-            raise ValueError(f"{given}: only for a simulation; leave out --devices")
+            option = f"--machine {args.machine}" if args.machine else "--batch-size auto"
+            raise ValueError(f"{option}: only for a simulation; leave out --devices")
     devices = 1 if args.devices is None else args.devices
     for name, value in (
         ("train-steps", args.train_steps), ("workers", workers), ("devices", devices),
@@ -394,9 +396,9 @@ def _model(
         if args.reduced:
             raise ValueError("--reduced: expected --model NAME as well")
         return make_model(args)
-    given = [f"--{name}" for name in sizes if getattr(args, name) is not None]
-    if given:
-        raise ValueError(f"--model {args.model}: has its own sizes; leave out {', '.join(given)}")
+    options = [f"--{name}" for name in sizes if getattr(args, name) is not None]
+    if options:
+        raise ValueError(f"--model {args.model}: has its own sizes; leave out {', '.join(options)}")
     model = find(args.model)
     if not model.name.startswith(f"{family}-"):
         raise ValueError(f"--model {model.name}: expected a name that starts with {family}-")

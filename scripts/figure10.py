@@ -162,10 +162,10 @@ def to_text(rows: Sequence[Row]) -> str:
     """A table for each model."""
     lines: list[str] = []
     for model in dict.fromkeys(row.model for row in rows):
-        of_model = [row for row in rows if row.model == model]
-        ours = next(row.total_bytes for row in of_model if row.mode == "tofu")
+        model_rows = [row for row in rows if row.model == model]
+        tofu_bytes = next(row.total_bytes for row in model_rows if row.mode == "tofu")
         lines += [
-            f"{model}, batch {of_model[0].batch}, {WORKERS} workers (modelled)",
+            f"{model}, batch {model_rows[0].batch}, {WORKERS} workers (modelled)",
             "",
         ]
         lines += table(
@@ -179,18 +179,18 @@ def to_text(rows: Sequence[Row]) -> str:
                 "one GPU",
                 "paper",
             ),
-            (_cells(row, ours or 1) for row in of_model),
+            (_cells(row, tofu_bytes or 1) for row in model_rows),
         )
         lines.append("")
     return "\n".join(lines)
 
 
-def _cells(row: Row, ours: int) -> tuple[str, ...]:
+def _cells(row: Row, tofu_bytes: int) -> tuple[str, ...]:
     held = row.held_bytes
     return (
         ALGORITHMS[row.mode],
         "-" if row.total_bytes is None else format_bytes(row.total_bytes),
-        "-" if row.total_bytes is None else f"{row.total_bytes / ours:.2f}",
+        "-" if row.total_bytes is None else f"{row.total_bytes / tofu_bytes:.2f}",
         "-" if row.step_seconds is None else f"{row.step_seconds:.2f} s",
         _share(row),
         format_bytes(held) if held else "-",

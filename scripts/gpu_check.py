@@ -94,7 +94,7 @@ def memcheck(_: Machine, library: Path) -> dict[str, Any]:
 
 def all_checks(library: Path, *, smoke: bool) -> dict[str, Callable[[Machine], dict[str, Any]]]:
     """The checks in the order in which they run, the most valuable first."""
-    found: dict[str, Callable[[Machine], dict[str, Any]]] = {
+    by_name: dict[str, Callable[[Machine], dict[str, Any]]] = {
         "values": checks.values,
         "lost handles": checks.lost_handles,
         "memcheck": lambda machine: memcheck(machine, library),
@@ -104,11 +104,11 @@ def all_checks(library: Path, *, smoke: bool) -> dict[str, Callable[[Machine], d
         "bandwidths": checks.bandwidths,
     }
     if smoke:
-        del found["memcheck"], found["wide"]
-        found["kernels"] = lambda machine: checks.kernels(machine, 2)
-        found["host"] = lambda machine: checks.host(machine, 2)
-        found["bandwidths"] = lambda machine: checks.bandwidths(machine, (2**14,), 1)
-    return found
+        del by_name["memcheck"], by_name["wide"]
+        by_name["kernels"] = lambda machine: checks.kernels(machine, 2)
+        by_name["host"] = lambda machine: checks.host(machine, 2)
+        by_name["bandwidths"] = lambda machine: checks.bandwidths(machine, (2**14,), 1)
+    return by_name
 
 
 def run_check(

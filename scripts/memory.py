@@ -127,11 +127,13 @@ def measure(
         divided = _core.partition(plan, **options)
         fixed = fixed_bytes(divided)
         planned, predicted, pools = 0, 0.0, [0] * workers
-        for one in _graphs(divided, variant):
-            found = memory_planner.predict(one, workers=workers, search_match_range=search)
-            predicted += found.planned_bytes / MIB
-            planned += bound_mib(one, workers, search=search)
-            pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
+        for step_graph in _graphs(divided, variant):
+            prediction = memory_planner.predict(
+                step_graph, workers=workers, search_match_range=search
+            )
+            predicted += prediction.planned_bytes / MIB
+            planned += bound_mib(step_graph, workers, search=search)
+            pools = [a + b for a, b in zip(pools, prediction.bytes_per_worker)]
         yield Row(
             model,
             batch,
@@ -149,14 +151,14 @@ def measure_pair(model: str, batch: int, workers: int, *, reduced: bool = False)
     net, loss = blocks_of(model, batch, reduced=reduced)
     whole_bytes = _bytes({SCORES: loss.inputs[SCORES]})
     # The loss reads the net's output where it lies, and makes one gradient of it.
-    of_loss = _serial_planned_mib(loss, [SCORES]) * MIB + whole_bytes
-    serial = serial_bytes(net) + of_loss + _bytes(loss.inputs) - whole_bytes
+    loss_bytes = _serial_planned_mib(loss, [SCORES]) * MIB + whole_bytes
+    serial = serial_bytes(net) + loss_bytes + _bytes(loss.inputs) - whole_bytes
     strategies, _ = strategy_table(net.training_graph(optimizer=None))
     plan = _core.plan(strategies, workers=workers)
     divided = _core.partition(plan, fetch="multifetch")
     fixed, pools, sizes = _of_program(divided)
-    of_net = [a + b for a, b in zip(fixed, pools)]
-    gathered = [of_net[0] + whole_bytes + of_loss + _bytes(loss.inputs), *of_net[1:]]
+    net_bytes = [a + b for a, b in zip(fixed, pools)]
+    gathered = [net_bytes[0] + whole_bytes + loss_bytes + _bytes(loss.inputs), *net_bytes[1:]]
     yield Row(
         model, batch, "gathered_output", serial, tuple(gathered), divided.fetched_bytes, *sizes
     )
@@ -176,13 +178,13 @@ def measure_pair(model: str, batch: int, workers: int, *, reduced: bool = False)
         strategy_table(graph)[0], workers=workers, pins={SCORES: cuts}, parts=plan.parts
     )
     last = _core.partition(plan, fetch="multifetch")
-    fixed, pools, of_last = _of_program(last)
+    fixed, pools, last_sizes = _of_program(last)
     tiles = [
         a + b + c - math.prod(box.shape) * FLOAT32_BYTES  # bound to the net's output
-        for a, b, c, box in zip(of_net, fixed, pools, output.layout.boxes)
+        for a, b, c, box in zip(net_bytes, fixed, pools, output.layout.boxes)
     ]
     fetched = divided.fetched_bytes + last.fetched_bytes
-    planned, predicted = (a + b for a, b in zip(sizes, of_last))
+    planned, predicted = (a + b for a, b in zip(sizes, last_sizes))
     yield Row(model, batch, "tiles", serial, tuple(tiles), fetched, planned, predicted)
 
 
@@ -193,10 +195,10 @@ def _of_program(
     workers = divided.workers
     planned, predicted, pools = 0, 0.0, [0] * workers
     for graph in _core.schedule(divided, joint=True).graphs:
-        found = memory_planner.predict(graph, workers=workers, search_match_range=True)
-        predicted += found.planned_bytes / MIB
+        prediction = memory_planner.predict(graph, workers=workers, search_match_range=True)
+        predicted += prediction.planned_bytes / MIB
         planned += bound_mib(graph, workers, search=True)
-        pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
+        pools = [a + b for a, b in zip(pools, prediction.bytes_per_worker)]
     return fixed_bytes(divided), pools, (planned, round(predicted, 1))
 
 
@@ -207,11 +209,11 @@ def serial_bytes(graph: ModelGraph) -> int:
     return fixed + _serial_planned_mib(graph, list(graph.parameters)) * MIB
 
 
-def _serial_planned_mib(graph: ModelGraph, wanted: Sequence[str]) -> int:
+def _serial_planned_mib(graph: ModelGraph, gradient_names: Sequence[str]) -> int:
     """The MiB that MXNet plans for a symbol whose gradients it makes itself."""
     variables = {**graph.inputs, **graph.parameters}
     arguments = {name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in variables.items()}
-    gradients = {name: mx.nd.empty(variables[name][0]) for name in wanted}
+    gradients = {name: mx.nd.empty(variables[name][0]) for name in gradient_names}
     requests = {name: "write" if name in gradients else "null" for name in arguments}
     states = {name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in graph.aux.items()}
     with environment({"MXNET_SUBGRAPH_BACKEND": "NONE"}):

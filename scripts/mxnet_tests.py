@@ -108,23 +108,23 @@ class Runner:
         if self.resume and path.exists():
             return dict(json.loads(path.read_text("utf-8")))
         began = time.monotonic()
-        found = self.run(setting, what, seed)
-        path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-        passed = sum(result["outcome"] == "passed" for result in found.values())
+        outcomes = self.run(setting, what, seed)
+        path.write_text(json.dumps(outcomes, indent=1) + "\n", "utf-8")
+        passed = sum(result["outcome"] == "passed" for result in outcomes.values())
         seconds = time.monotonic() - began
-        print(f"{path.stem}: {passed} of {len(found)} pass, {seconds:.0f} s", flush=True)
-        return found
+        print(f"{path.stem}: {passed} of {len(outcomes)} pass, {seconds:.0f} s", flush=True)
+        return outcomes
 
     def run(
         self, setting: Setting, what: str, seed: int = SEED, skip: Sequence[str] = ()
     ) -> dict[str, dict[str, Any]]:
         """Run a file of tests, or one test, and return outcomes by the test's name."""
-        found: dict[str, dict[str, Any]] = {}
+        outcomes: dict[str, dict[str, Any]] = {}
         while True:
-            left, ended = self._run_process(setting, what, seed, [*skip, *found])
-            found.update(left)
+            process_outcomes, ended = self._run_process(setting, what, seed, [*skip, *outcomes])
+            outcomes.update(process_outcomes)
             if ended:
-                return found
+                return outcomes
 
     def _run_process(
         self, setting: Setting, what: str, seed: int, skip: Sequence[str]
@@ -154,18 +154,23 @@ class Runner:
                 log.seek(0)
                 tail = log.read()[-2000:]
             lines = [json.loads(line) for line in record.read_text("utf-8").splitlines()]
-        found = {line["test"]: line for line in lines if line["outcome"] != "begins"}
+        outcomes = {line["test"]: line for line in lines if line["outcome"] != "begins"}
         current = lines[-1]["test"] if lines and lines[-1]["outcome"] == "begins" else None
         if current is None and process.returncode in (0, 1, 5):
-            return found, True
+            return outcomes, True
         if current is None:  # the process crashed where no test ran
             current = f"{what}::(after its tests)" if lines else f"{what}::(import)"
-            found[current] = {"test": current, "outcome": "crashed", "reason": tail, "blocks": []}
-            return found, True
+            outcomes[current] = {
+                "test": current,
+                "outcome": "crashed",
+                "reason": tail,
+                "blocks": [],
+            }
+            return outcomes, True
         outcome = "hung" if hung else "crashed"
         reason = f"exit status {process.returncode}: {tail}"
-        found[current] = {"test": current, "outcome": outcome, "reason": reason, "blocks": []}
-        return found, False
+        outcomes[current] = {"test": current, "outcome": outcome, "reason": reason, "blocks": []}
+        return outcomes, False
 
     def _command(self, what: str) -> list[str]:
         file, _, test = what.partition("::")
@@ -284,12 +289,12 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         results = report["results"][setting.name]
         outcomes = collections.Counter(result["outcome"] for result in results.values())
         counts = [outcomes[name] for name in names]
-        found = report["blocks"].get(setting.name)
+        block_counts = report["blocks"].get(setting.name)
         tail = ["", "", "", ""]
-        if found:
-            refused = sum(each["count"] for each in found["refused"])
+        if block_counts:
+            refused = sum(each["count"] for each in block_counts["refused"])
             different = (len(report[kind][setting.name]) for kind in ("differ", "rounding"))
-            tail = [*different, found["partitioned"], refused]
+            tail = [*different, block_counts["partitioned"], refused]
         yield f"| {' | '.join(map(str, [setting.name, *counts, *tail]))} |"
     for name, tests in report["differ"].items():
         yield from ("", f"## Tests that differ: {name}", "")
@@ -300,9 +305,9 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     if report["flaky"]:
         yield from ("", "## Tests that pass plainly with some seeds only", "")
         yield from (f"- `{test}`: {seeds}" for test, seeds in report["flaky"].items())
-    for name, found in report["blocks"].items():
+    for name, block_counts in report["blocks"].items():
         yield from ("", f"## Blocks refused: {name}", "")
-        for each in found["refused"]:
+        for each in block_counts["refused"]:
             yield f"- {each['count']}: {each['reason']} (first in `{each['example']}`)"
 
 

@@ -74,18 +74,18 @@ def run_all(output: Path, names: Sequence[str], *, smoke: bool) -> dict[str, str
 
 def read_texts(folder: Path) -> dict[str, str]:
     """The output of each script in an earlier run, or the table of its raw data."""
-    found = {}
+    texts = {}
     for name in SCRIPTS:
         text, raw = folder / f"{name}.txt", folder / f"{name}.json"
         if text.is_file():
-            found[name] = text.read_text(encoding="utf-8")
+            texts[name] = text.read_text(encoding="utf-8")
         elif raw.is_file() and name in SYSTEMS:
-            found[name] = to_text(json.loads(raw.read_text(encoding="utf-8")))
+            texts[name] = to_text(json.loads(raw.read_text(encoding="utf-8")))
         elif raw.is_file() and name in SOYBEAN:
-            found[name] = _soybean.to_text(json.loads(raw.read_text(encoding="utf-8")))
+            texts[name] = _soybean.to_text(json.loads(raw.read_text(encoding="utf-8")))
         elif raw.is_file():
-            found[name] = ""
-    return found
+            texts[name] = ""
+    return texts
 
 
 def read_tables(folder: Path, name: str) -> Iterator[tuple[str, str]]:
@@ -128,11 +128,11 @@ def page(folder: Path, printed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield "title", "The papers' tables and figures"
     reduced = any(document.get("reduced") for document in documents.values())
     about = "reduced models, which say nothing of the statements" if reduced else "the full models"
-    found = list(check_statements(documents))
-    verdicts = [UNSAID if reduced else verdict(each) for _, each in found]
-    held = f"{verdicts.count(HOLDS)} of {len(found)} statements hold"
+    statements = list(check_statements(documents))
+    verdicts = [UNSAID if reduced else verdict(each) for _, each in statements]
+    held = f"{verdicts.count(HOLDS)} of {len(statements)} statements hold"
     held = "No verdicts" if reduced else held
-    lines = [f"{each}|{said}|{why}" for each, (said, why) in zip(verdicts, found)]
+    lines = [f"{each}|{said}|{why}" for each, (said, why) in zip(verdicts, statements)]
     yield "statements", "\n".join([f"{held}. Simulated p2.8xlarge, {about}.", *lines])
     for name, text in printed.items():
         yield "title", title_of(name)
@@ -207,14 +207,14 @@ def _table_rows(table: str) -> Iterator[str]:
 
 def _marked(text: str) -> str:
     """A text of Markdown that is HTML already, with its bold and code marked, without its links."""
-    plain = _LINK.sub(lambda found: found[1], text)
-    return _MARK.sub(lambda found: f"<b>{found[1] or found[2]}</b>", plain)
+    plain = _LINK.sub(lambda match: match[1], text)
+    return _MARK.sub(lambda match: f"<b>{match[1] or match[2]}</b>", plain)
 
 
-def _verdict_row(found: str, said: str, why: str) -> str:
-    kind = {each: each.replace(" ", "-") for each in VERDICTS}.get(found, "unsaid")
-    told = "" if why == HOLDS else why
-    return f'<tr><td class="verdict {kind}">{found}</td><td>{said}</td><td>{told}</td></tr>'
+def _verdict_row(label: str, said: str, why: str) -> str:
+    kind = {each: each.replace(" ", "-") for each in VERDICTS}.get(label, "unsaid")
+    reason = "" if why == HOLDS else why
+    return f'<tr><td class="verdict {kind}">{label}</td><td>{said}</td><td>{reason}</td></tr>'
 
 
 def main() -> None:

@@ -87,13 +87,13 @@ def to_text(results: Sequence[Result]) -> str:
     """A table of the results, with the time that each takes to make."""
     cells = [
         (
-            each.name,
-            "stale" if each.is_stale else "current",
-            each.made.get("commit", "unknown"),
-            f"{each.made['seconds']} s" if "seconds" in each.made else "-",
-            "time" if each.is_timed else "",
+            result.name,
+            "stale" if result.is_stale else "current",
+            result.made.get("commit", "unknown"),
+            f"{result.made['seconds']} s" if "seconds" in result.made else "-",
+            "time" if result.is_timed else "",
         )
-        for each in results
+        for result in results
     ]
     return "\n".join(table(("result", "state", "made at", "took", "measures"), cells, right=(3,)))
 
@@ -116,18 +116,19 @@ def make(results: Sequence[Result]) -> list[str]:
 def without_circumstances(value: Any) -> Any:
     """A result's values without CIRCUMSTANCES."""
     if isinstance(value, dict):
-        kept = {key: each for key, each in value.items() if key not in CIRCUMSTANCES}
-        return {key: without_circumstances(each) for key, each in kept.items()}
+        fields = {key: each for key, each in value.items() if key not in CIRCUMSTANCES}
+        return {key: without_circumstances(each) for key, each in fields.items()}
     return [without_circumstances(each) for each in value] if isinstance(value, list) else value
 
 
 def changed(before: Sequence[Result], after: Sequence[Result]) -> list[str]:
     """The names of the results whose values have changed."""
-    known = {each.name: without_circumstances(each.values) for each in before}
+    values_before = {each.name: without_circumstances(each.values) for each in before}
     return [
-        each.name
-        for each in after
-        if each.name in known and known[each.name] != without_circumstances(each.values)
+        result.name
+        for result in after
+        if result.name in values_before
+        and values_before[result.name] != without_circumstances(result.values)
     ]
 
 
@@ -158,14 +159,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     print(to_text(chosen))
     if not options.make:
         return
-    wanted = [
-        each
-        for each in chosen
-        if options.names or (each.is_stale and (options.timed or not each.is_timed))
+    to_make = [
+        result
+        for result in chosen
+        if options.names or (result.is_stale and (options.timed or not result.is_timed))
     ]
-    failed = make(wanted)
+    failed = make(to_make)
     subprocess.run([sys.executable, str(script_of("paper")), "--page", str(RESULTS)], check=True)
-    for name in changed(wanted, list(read_results())):
+    for name in changed(to_make, list(read_results())):
         print(f"{name} changed: see {', '.join(pages_of(name)) or 'no page'}")
     sys.exit(1 if failed else 0)
 

@@ -49,14 +49,14 @@ def bytes_in_use() -> int:
     """Bytes that malloc has handed out: the least of some samples, as threads free some later."""
     look = ctypes.CDLL(None).mallinfo2
     look.restype = _Use
-    found = []
+    samples = []
     for _ in range(LOOKS):
         gc.collect()
         mx.nd.waitall()
         use = look()
-        found.append(int(use.used + use.mapped))
+        samples.append(int(use.used + use.mapped))
         time.sleep(0.05)
-    return min(found)
+    return min(samples)
 
 
 def _is_flat(used: list[int]) -> bool:
@@ -126,11 +126,11 @@ def contexts(counts: list[int]) -> bool:
         expected = [training.step(2 * count) for _ in range(3)]
         tofu.enable(workers=count, device="cpu", log="quiet")
         before, begin, training = bytes_in_use(), time.process_time(), Training()
-        found = [training.step(2 * count) for _ in range(3)]
+        losses = [training.step(2 * count) for _ in range(3)]
         seconds = time.process_time() - begin
         size = bytes_in_use() - before
         print(f"{count} contexts: {seconds:.1f} s of processor time, {size:,} bytes", end=", ")
-        are_equal &= _are_equal(found, expected)
+        are_equal &= _are_equal(losses, expected)
     return are_equal
 
 
@@ -140,14 +140,14 @@ def switched(counts: list[int]) -> bool:
     tofu.disable()
     training = Training()
     expected = [training.step(30) for _ in range(count)]
-    training, found = Training(), []
+    training, losses = Training(), []
     for number in range(count):
         if number % 4 == 0:
             tofu.enable(workers=3, device="cpu", log="quiet")
         if number % 4 == 2:
             tofu.disable()
-        found.append(training.step(30))
-    return _are_equal(found, expected)
+        losses.append(training.step(30))
+    return _are_equal(losses, expected)
 
 
 def kvstores(counts: list[int]) -> bool:
@@ -170,10 +170,10 @@ def kvstores(counts: list[int]) -> bool:
 def threads(counts: list[int]) -> bool:
     """Whether nets that threads train at the same time equal one that is trained alone."""
     (count,) = counts
-    made, found = [Training() for _ in range(count)], [list[float]() for _ in range(count)]
+    trainings, losses = [Training() for _ in range(count)], [list[float]() for _ in range(count)]
 
     def train(number: int) -> None:
-        found[number] += [made[number].step(30) for _ in range(20)]
+        losses[number] += [trainings[number].step(30) for _ in range(20)]
 
     running = [threading.Thread(target=train, args=(number,)) for number in range(count)]
     for thread in running:
@@ -183,9 +183,9 @@ def threads(counts: list[int]) -> bool:
     tofu.disable()
     alone = Training()
     expected = [alone.step(30) for _ in range(20)]
-    if any(len(each) != len(expected) for each in found):
+    if any(len(each) != len(expected) for each in losses):
         return False  # an error of a thread, which Python has printed
-    return _are_equal([loss for each in found for loss in each], expected * count)
+    return _are_equal([loss for each in losses for loss in each], expected * count)
 
 
 def torn(folder: Path) -> bool:
@@ -194,8 +194,8 @@ def torn(folder: Path) -> bool:
     training = Training()
     expected = [training.step(8) for _ in range(TORN + 3)]
     tofu.enable(workers=WORKERS, device="cpu", log="quiet")
-    training, other = Training(), Training(units=64)
-    found, refused = [training.step(8)], 0
+    training, wide = Training(), Training(units=64)
+    losses, refused = [training.step(8)], 0
     paths = {name: folder / name for name in ("parameters", "states")}
     training.net.save_parameters(str(paths["parameters"]))
     training.trainer.save_states(str(paths["states"]))
@@ -205,12 +205,12 @@ def torn(folder: Path) -> bool:
             path.write_bytes(whole[name][: len(whole[name]) * number // TORN])
         refused += _is_refused(training.net.load_parameters, paths["parameters"])
         refused += _is_refused(training.trainer.load_states, paths["states"])
-        found.append(training.step(8))
-    other.net.save_parameters(str(paths["parameters"]))
+        losses.append(training.step(8))
+    wide.net.save_parameters(str(paths["parameters"]))
     refused += _is_refused(training.net.load_parameters, paths["parameters"])
-    found += [training.step(8), training.step(8)]
+    losses += [training.step(8), training.step(8)]
     print(f"{refused} of {2 * TORN + 1} checkpoints are refused", end="; ")
-    return _are_equal(found, expected) and refused == 2 * TORN + 1
+    return _are_equal(losses, expected) and refused == 2 * TORN + 1
 
 
 def _is_refused(load: Callable[[str], Any], path: Path) -> bool:
@@ -247,9 +247,9 @@ def full(folder: Path) -> bool:
     training.step(8)
     for name, save in saves.items():
         save(str(folder / name))
-    left = sorted(path.name for path in folder.iterdir())
-    print(f"saved when there is room again; the folder has {', '.join(left)}")
-    return is_right and left == sorted(saves)
+    names = sorted(path.name for path in folder.iterdir())
+    print(f"saved when there is room again; the folder has {', '.join(names)}")
+    return is_right and names == sorted(saves)
 
 
 def _fill(path: Path) -> None:
@@ -263,8 +263,8 @@ def _fill(path: Path) -> None:
     raise SystemExit(f"{path.parent} has room for {FILLED:,} bytes; expected a small file system")
 
 
-def _are_equal(found: list[float], expected: list[float]) -> bool:
-    largest = max(abs(a - b) / abs(b) for a, b in zip(found, expected))
+def _are_equal(losses: list[float], expected: list[float]) -> bool:
+    largest = max(abs(a - b) / abs(b) for a, b in zip(losses, expected))
     print(f"losses differ by at most {largest:.1e} of the serial run's")
     return largest < EQUAL
 
@@ -281,12 +281,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("part", choices=[*PARTS, *OF_FILES])
     parser.add_argument("arguments", nargs="+", metavar="COUNT|FOLDER")
-    given = parser.parse_args()
+    args = parser.parse_args()
     tofu.enable(workers=WORKERS, device="cpu", log="quiet")
-    if given.part in OF_FILES:
-        is_right = OF_FILES[given.part](Path(given.arguments[0]))
+    if args.part in OF_FILES:
+        is_right = OF_FILES[args.part](Path(args.arguments[0]))
     else:
-        is_right = PARTS[given.part]([int(each) for each in given.arguments])
+        is_right = PARTS[args.part]([int(each) for each in args.arguments])
     print("as it should be" if is_right else "WRONG")
     sys.exit(not is_right)
 

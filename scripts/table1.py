@@ -87,8 +87,8 @@ class Cell:
         """The cell's text."""
         if not self.seconds:
             return f"none within {self.spent_seconds:.0f} s"
-        found = statistics.median(self.seconds)
-        return f"{found:.3f} s" if found < 10 else f"{found:.1f} s"
+        median = statistics.median(self.seconds)
+        return f"{median:.3f} s" if median < 10 else f"{median:.1f} s"
 
 
 def measure(case: Problem, variant: Variant, time_limit_s: float, repeat: int) -> Cell:
@@ -100,15 +100,13 @@ def measure(case: Problem, variant: Variant, time_limit_s: float, repeat: int) -
     while len(seconds) < repeat and (not seconds or seconds[-1] < LONG_SECONDS):
         before = time.process_time()
         try:
-            found = _core.plan(case.table, workers=case.workers, **options.arguments())
+            plan = _core.plan(case.table, workers=case.workers, **options.arguments())
         except PlanError as error:
             spent = time.perf_counter() - start
             return Cell(case.name, variant.name, (), None, False, spent, str(error), paper)
         seconds.append(time.process_time() - before)
-    optimal = found.total_bytes <= found.lower_bound_bytes
-    return Cell(
-        case.name, variant.name, tuple(seconds), found.total_bytes, optimal, None, "", paper
-    )
+    optimal = plan.total_bytes <= plan.lower_bound_bytes
+    return Cell(case.name, variant.name, tuple(seconds), plan.total_bytes, optimal, None, "", paper)
 
 
 def to_text(cells: Sequence[Cell]) -> str:

@@ -78,25 +78,25 @@ def measure(names: Sequence[str], *, smoke: bool) -> Iterator[Row]:
 def _measure(name: str, *, smoke: bool) -> Row:
     batch = SMOKE_BATCH if smoke else BATCH
     graph = build(MODELS[name](), batch, reduced=smoke)
-    found, _ = strategy_table(graph.training_graph(optimizer="sgd"))
+    strategies, _ = strategy_table(graph.training_graph(optimizer="sgd"))
 
     def problem(workers: int) -> Problem:
-        return Problem(name, found, workers)
+        return Problem(name, strategies, workers)
 
     fewer = SMOKE_WORKERS if smoke else FEWER
     alone = plan_graph(problem(1))
     begin = time.process_time()
     points = frontier_of(problem(fewer[-1]), MACHINE)
     seconds = time.process_time() - begin
-    kept = unbeaten(points)
-    turning = turning_point(kept)
+    front = unbeaten(points)
+    turning = turning_point(front)
     return {
         "model": name,
         "batch": batch,
         "parameter_bytes": alone.bytes_per_worker["parameters"],
         "memory_bytes": held_bytes(alone),
         "search_seconds": seconds,
-        "frontier": [record(point) for point in kept],
+        "frontier": [record(point) for point in front],
         "turning": None if turning is None else record(turning),
         "rivals": [record(point) for point in _rivals(problem(fewer[-1]))],
         "workers": [
@@ -143,9 +143,9 @@ def record(point: Point) -> Row:
 def _fewer(problem: Problem, points: Optional[Sequence[Point]]) -> Row:
     """The least time of a frontier that fits the memory, and the times of the rivals."""
     best = fastest_within(points or frontier_of(problem, MACHINE), DEVICE_BYTES)
-    found = {point.name: point for point in _rivals(problem) if point.name != "optcnn"}
+    rivals = {point.name: point for point in _rivals(problem) if point.name != "optcnn"}
     row: Row = {"workers": problem.workers}
-    for name, point in {"ours": best, **found}.items():
+    for name, point in {"ours": best, **rivals}.items():
         fits = point is not None and point.held_bytes <= DEVICE_BYTES
         row[name] = None if point is None else {**record(point), "fits": fits}
     return row
@@ -169,8 +169,8 @@ def observations(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
         ("8 workers fit, and 16 are less than twice as fast", _eight_are_enough),
     )
     for said, check in checks:
-        found = [f"{row['model']}: {why}" for row in rows if (why := check(row))]
-        yield said, "; ".join(found) if found else "holds"
+        problems = [f"{row['model']}: {why}" for row in rows if (why := check(row))]
+        yield said, "; ".join(problems) if problems else "holds"
 
 
 def _flat(row: Row) -> str:
@@ -178,8 +178,8 @@ def _flat(row: Row) -> str:
     if turning is None:
         return f"{len(row['frontier'])} points have none"
     first, last = (row["frontier"][end]["step_seconds"] for end in (0, -1))
-    left = (turning["step_seconds"] - last) / last
-    return "" if left <= max(_FLAT, (first - last) / last / 3) else f"{left:.0%} are left"
+    rest = (turning["step_seconds"] - last) / last
+    return "" if rest <= max(_FLAT, (first - last) / last / 3) else f"{rest:.0%} are left"
 
 
 def _tofu_is_slower(row: Row) -> str:
@@ -193,15 +193,15 @@ def _times(row: Row, name: str) -> dict[int, float]:
 
 
 def _tofu_across_hosts(row: Row) -> str:
-    found = _times(row, "tofu")
-    return "" if found[16] > found[8] else f"{found[8]:.3f} s over 8, {found[16]:.3f} s over 16"
+    times = _times(row, "tofu")
+    return "" if times[16] > times[8] else f"{times[8]:.3f} s over 8, {times[16]:.3f} s over 16"
 
 
 def _eight_are_enough(row: Row) -> str:
-    found = _times(row, "ours")
-    if 8 not in found:
+    times = _times(row, "ours")
+    if 8 not in times:
         return "8 workers do not fit"
-    return "" if found[16] > found[8] / 2 else f"{found[8]:.3f} s over 8, {found[16]:.3f} s over 16"
+    return "" if times[16] > times[8] / 2 else f"{times[8]:.3f} s over 8, {times[16]:.3f} s over 16"
 
 
 # --- printing and drawing -------------------------------------------------------------------------
@@ -223,9 +223,9 @@ def to_text(document: Row) -> str:
     lines.append("")
     names = ("ours", "data-parallel", "tofu")
     cells = [
-        (row["model"], str(each["workers"]), *(_step(each[name]) for name in names))
+        (row["model"], str(entry["workers"]), *(_step(entry[name]) for name in names))
         for row in rows
-        for each in row["workers"]
+        for entry in row["workers"]
     ]
     header = ("model", "workers", "ours within 16 GiB", "data parallel", "Tofu's plan")
     lines += table(header, cells)
@@ -256,11 +256,11 @@ def _cells(point: Row) -> tuple[str, ...]:
     )
 
 
-def _step(found: Optional[Row]) -> str:
-    if found is None:
+def _step(point: Optional[Row]) -> str:
+    if point is None:
         return "no plan"
-    held = f"{found['held_bytes'] / 2**30:.1f} GiB"
-    return f"{found['step_seconds']:.3f} s, {held}" + ("" if found["fits"] else ": does not fit")
+    held = f"{point['held_bytes'] / 2**30:.1f} GiB"
+    return f"{point['step_seconds']:.3f} s, {held}" + ("" if point["fits"] else ": does not fit")
 
 
 def draw(document: Row, path: Path) -> None:
@@ -300,9 +300,9 @@ def _draw_frontier(axes: Any, row: Row) -> None:
 def _draw_workers(axes: Any, row: Row) -> None:
     for name, colour in (("ours", "#3b6ea5"), ("data-parallel", "#d6a9c3"), ("tofu", "#b98f4a")):
         times = {
-            each["workers"]: each[name]["step_seconds"]
-            for each in row["workers"]
-            if each[name] and each[name]["fits"]
+            entry["workers"]: entry[name]["step_seconds"]
+            for entry in row["workers"]
+            if entry[name] and entry[name]["fits"]
         }
         line_with_dots(axes, list(times), list(times.values()), color=colour, label=name)
     axes.set_xlabel("workers, where they fit")

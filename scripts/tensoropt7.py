@@ -55,8 +55,8 @@ def machine_file(folder: Path, level: int, factor: float) -> str:
 
 def _transformer(units: int, workers: int, smoke: bool) -> Problem:
     graph = build(transformer(units), 64 if smoke else BATCH, reduced=smoke)
-    found, _ = strategy_table(graph.training_graph(optimizer="sgd"))
-    return Problem(f"transformer, {units} units", found, workers)
+    strategies, _ = strategy_table(graph.training_graph(optimizer="sgd"))
+    return Problem(f"transformer, {units} units", strategies, workers)
 
 
 def figure7(folder: Path, smoke: bool) -> Iterator[Row]:
@@ -76,12 +76,12 @@ def figure7(folder: Path, smoke: bool) -> Iterator[Row]:
         yield {"part": part, "name": name, **_frontier(_transformer(units, count, smoke), machine)}
 
 
-def _frontier(wanted: Problem, machine: str) -> Row:
-    kept = unbeaten(frontier_of(wanted, machine))
-    turning = turning_point(kept)
+def _frontier(case: Problem, machine: str) -> Row:
+    front = unbeaten(frontier_of(case, machine))
+    turning = turning_point(front)
     return {
-        "workers": wanted.workers,
-        "frontier": [record(point) for point in kept],
+        "workers": case.workers,
+        "frontier": [record(point) for point in front],
         "turning": None if turning is None else record(turning),
     }
 
@@ -90,14 +90,14 @@ def within_limits(smoke: bool) -> Iterator[Row]:
     """The fastest plan within each limit, and the plan of fewest bytes."""
     for number in progress(len(LIMITED), "memory limits"):
         model, batch = LIMITED[number]
-        wanted = problem(model, batch_size=batch, reduced=smoke)
-        points = frontier_of(wanted, LIMITED_MACHINE)
-        fewest = plan_graph(wanted, SearchOptions(machine=LIMITED_MACHINE))
+        case = problem(model, batch_size=batch, reduced=smoke)
+        points = frontier_of(case, LIMITED_MACHINE)
+        fewest = plan_graph(case, SearchOptions(machine=LIMITED_MACHINE))
         rows = {f"{limit} GiB": _within(points, limit * 2**30) for limit in LIMITS_GIB}
         yield {
             "model": model,
             "batch": batch,
-            "workers": wanted.workers,
+            "workers": case.workers,
             "limits": rows,
             "fewest bytes": record(Point("fewest bytes", fewest, predicted(fewest))),
             "least_bytes": min(held_bytes(point.plan) for point in points),
@@ -114,29 +114,29 @@ def _within(points: Sequence[Point], limit_bytes: int) -> Optional[Row]:
 
 def observations(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
     """TensorOpt's observations on Figure 7, each with "holds" or the reason why not."""
-    found = {(row["part"], row["name"]): _turning(row) for row in rows}
-    sizes = [found["size", f"{units:,} units"]["held_bytes"] for units in UNITS]
+    turnings = {(row["part"], row["name"]): _turning(row) for row in rows}
+    sizes = [turnings["size", f"{units:,} units"]["held_bytes"] for units in UNITS]
     yield (
         "larger models turn at more memory",
         "holds" if sizes == sorted(set(sizes)) else ", ".join(map(_gib, sizes)),
     )
-    across = [found["across hosts", name] for name in ACROSS]
+    across = [turnings["across hosts", name] for name in ACROSS]
     held = [point["held_bytes"] for point in across]
     yield (
         "links between hosts hardly move the turning point's memory",
         "holds" if max(held) <= 1.1 * min(held) else ", ".join(map(_gib, held)),
     )
     slow, fast = across[0]["step_seconds"], across[-1]["step_seconds"]
-    told = f"{slow:.3f} s without RDMA, {fast:.3f} s with four times its rate"
-    yield "4 x RDMA takes about half the time of no RDMA", "holds" if fast < 0.65 * slow else told
-    pcie, nvlink = (found["within a host", name]["step_seconds"] for name in WITHIN)
-    told = f"{pcie:.3f} s with PCIe, {nvlink:.3f} s with NVLink"
-    yield "NVLink is much faster than PCIe", "holds" if nvlink < 0.5 * pcie else told
+    times = f"{slow:.3f} s without RDMA, {fast:.3f} s with four times its rate"
+    yield "4 x RDMA takes about half the time of no RDMA", "holds" if fast < 0.65 * slow else times
+    pcie, nvlink = (turnings["within a host", name]["step_seconds"] for name in WITHIN)
+    times = f"{pcie:.3f} s with PCIe, {nvlink:.3f} s with NVLink"
+    yield "NVLink is much faster than PCIe", "holds" if nvlink < 0.5 * pcie else times
 
 
 def _turning(row: Row) -> Row:
-    found: Row = row["turning"] or row["frontier"][-1]
-    return found
+    point: Row = row["turning"] or row["frontier"][-1]
+    return point
 
 
 def _gib(size: int) -> str:

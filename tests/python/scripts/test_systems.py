@@ -112,9 +112,7 @@ def test_a_plan_for_time_is_faster(fetch):
 
 def test_swapping_is_never_faster_than_memory_without_end():
     ideal, swap = (
-        scripts.systems.simulate_system(
-            system, find("rnn-6-4k"), NAME, batch_size=8, reduced=True
-        )
+        scripts.systems.simulate_system(system, find("rnn-6-4k"), NAME, batch_size=8, reduced=True)
         for system in ("ideal", "swap")
     )
     assert swap.samples_per_second <= ideal.samples_per_second * 1.000001
@@ -201,9 +199,7 @@ def test_layers_are_placed_in_turn():
 
 def test_unknown_systems_and_too_many_devices():
     with pytest.raises(ConfigError, match="expected one of tofu"):
-        scripts.systems.simulate_system(
-            "magic", find("rnn-6-4k"), NAME, batch_size=8, reduced=True
-        )
+        scripts.systems.simulate_system("magic", find("rnn-6-4k"), NAME, batch_size=8, reduced=True)
     with pytest.raises(ConfigError, match="9 devices"):
         scripts.systems.simulate_system("tofu", find("rnn-6-4k"), NAME, devices=9)
 
