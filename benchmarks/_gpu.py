@@ -219,7 +219,7 @@ def measure(
     copies = [driver.allocate(reader, rows.count * rows.bytes) for _ in tiles]
     flat = driver.allocate(owner, case.region_bytes)
     region = driver.allocate(reader, case.region_bytes)
-    given = (ctypes.c_void_p * len(tiles))(*tiles)
+    pointers = (ctypes.c_void_p * len(tiles))(*tiles)
     library.TofuConnectGpus.restype = ctypes.c_char_p
     problem = library.TofuConnectGpus((ctypes.c_int * 2)(reader, owner), 2, bytes(4))
     if problem:
@@ -227,7 +227,7 @@ def measure(
 
     def multifetch() -> None:
         problem = library.TofuRunMultiFetchOnGpu(
-            text, reader, None, given, len(tiles), ctypes.c_void_p(region)
+            text, reader, None, pointers, len(tiles), ctypes.c_void_p(region)
         )
         if problem:
             raise NoGpuError(problem.decode())

@@ -70,7 +70,7 @@ def solve(problem: dict[str, Any]) -> Solution:
     if "memory" in problem:
         constraints += _memory_rows(problem, starts, len(costs))
     begin = time.process_time()
-    found = milp(
+    result = milp(
         np.where(costs >= FORBIDDEN, 0, costs) / scale,
         constraints=constraints,
         bounds=Bounds(0, np.where(costs >= FORBIDDEN, 0, 1)),
@@ -78,11 +78,11 @@ def solve(problem: dict[str, Any]) -> Solution:
         options={"mip_rel_gap": 0},
     )
     seconds = time.process_time() - begin
-    if found.status == _INFEASIBLE:
+    if result.status == _INFEASIBLE:
         raise InfeasibleError
-    if found.status != 0:
-        raise RuntimeError(f"HiGHS: found {found.message!r}, expected an optimum")
-    values = [int(np.argmax(found.x[a:b])) for a, b in zip(starts, starts[1:])]
+    if result.status != 0:
+        raise RuntimeError(f"HiGHS: found {result.message!r}, expected an optimum")
+    values = [int(np.argmax(result.x[a:b])) for a, b in zip(starts, starts[1:])]
     return Solution(values, cost_of(problem, values), seconds)
 
 

@@ -65,9 +65,9 @@ def read_problem(document: Mapping[str, Any]) -> Problem:
     if "problem" in document:
         return _contest(document["problem"])
     if document.get("format") != "tofu-step-problem":
-        found = document.get("format")
+        format_name = document.get("format")
         raise PlanError(
-            f'problem: found format {found!r}, expected "tofu-step-problem" or a contest\'s '
+            f'problem: found format {format_name!r}, expected "tofu-step-problem" or a contest\'s '
             '"problem"; see docs/formats.md'
         )
     memory = document.get("memory", {}) if document["version"] >= 2 else {}
@@ -160,7 +160,7 @@ def check_solution(
             f"solution: found {counted.peak} bytes at moment {counted.moment}, expected at "
             f"most {limit}"
         )
-    for name, found in (("cost", counted.cost), ("peak_bytes", counted.peak)):
-        if solution[name] != found:
-            raise PlanError(f"solution: found {name} {solution[name]}, counted {found}")
+    for name, counted_value in (("cost", counted.cost), ("peak_bytes", counted.peak)):
+        if solution[name] != counted_value:
+            raise PlanError(f"solution: found {name} {solution[name]}, counted {counted_value}")
     return counted

@@ -35,9 +35,9 @@ def solve(problem: dict[str, Any], time_limit_s: int = 600) -> tuple[Optional[in
     for scope, cells in tables:
         network.AddFunction([f"x{v}" for v in scope], [min(cell, top) for cell in cells])
     _add_memory(network, problem)
-    found = network.Solve(timeLimit=time_limit_s)
+    solution = network.Solve(timeLimit=time_limit_s)
     seconds = time.process_time() - begin
-    return (None if found is None else problem["constant"] + round(found[1])), seconds
+    return (None if solution is None else problem["constant"] + round(solution[1])), seconds
 
 
 def _add_memory(network: Any, problem: dict[str, Any]) -> None:

@@ -43,20 +43,20 @@ def calls() -> list[tuple]:
     from tofu.verify.calls.operator_calls import cases_by_operator
     from tofu.verify.inventory.inventory import call_of
 
-    found = []
+    operator_calls = []
     for cases in cases_by_operator().values():
         for each in cases:
             call = call_of(each)
             if call is not None:
-                found.append((call.op, dict(call.attrs), call.ins, call.outs))
-    return found
+                operator_calls.append((call.op, dict(call.attrs), call.ins, call.outs))
+    return operator_calls
 
 
-def from_scratch(known: list[tuple], repetitions: int) -> list[float]:
+def from_scratch(operator_calls: list[tuple], repetitions: int) -> list[float]:
     """Seconds to import the descriptions and analyse the calls, in new processes."""
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "calls"
-        document.write_bytes(pickle.dumps(known))
+        document.write_bytes(pickle.dumps(operator_calls))
         command = [sys.executable, "-c", _FROM_SCRATCH, str(document)]
         options = {"check": True, "capture_output": True, "text": True}
         return [float(subprocess.run(command, **options).stdout) for _ in range(repetitions)]
@@ -79,8 +79,8 @@ def lines_of(function) -> int:
     if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         body = body[1:]
     lines = source.splitlines()
-    own = lines[tree.lineno - 1 : tree.lineno] + lines[body[0].lineno - 1 : tree.end_lineno]
-    return sum(bool(line.strip()) for line in own)
+    code = lines[tree.lineno - 1 : tree.lineno] + lines[body[0].lineno - 1 : tree.end_lineno]
+    return sum(bool(line.strip()) for line in code)
 
 
 def main() -> None:
@@ -88,9 +88,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=5)
     repetitions = parser.parse_args().repetitions
-    known = calls()
-    first = list({call[0]: call for call in reversed(known)}.values())
-    once, scratch = from_scratch(first, repetitions), from_scratch(known, repetitions)
+    operator_calls = calls()
+    first = list({call[0]: call for call in reversed(operator_calls)}.values())
+    once, scratch = from_scratch(first, repetitions), from_scratch(operator_calls, repetitions)
     from_cache()
     cache = [from_cache() for _ in range(repetitions)]
     from tofu.lang import registered
@@ -100,7 +100,7 @@ def main() -> None:
     rows = [
         ("operators described", len(registered())),
         ("descriptions", len(descriptions)),
-        ("example calls", len(known)),
+        ("example calls", len(operator_calls)),
         ("one call of each, median (s)", f"{statistics.median(once):.2f}"),
         ("one call of each, range (s)", f"{min(once):.2f} to {max(once):.2f}"),
         ("all calls, median (s)", f"{statistics.median(scratch):.2f}"),

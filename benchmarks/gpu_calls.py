@@ -44,30 +44,30 @@ def count(graph: _core.Graph, workers: int) -> Counter[str]:
     ops = ["copy" if number < 0 else nodes[number].op for number in order]
     runs = [op not in ("", "copy") for op in ops]
     joined = _core.segments(graph, workers)
-    found: Counter[str] = Counter(copies=ops.count("copy"))
-    found["launches"] = sum(runs) - sum(sum(runs[begin:end]) - 1 for begin, end in joined)
-    found["waits"] = found["copies"] + found["launches"]
-    found["publications"] = ops.count("_tofu_publish")
+    calls: Counter[str] = Counter(copies=ops.count("copy"))
+    calls["launches"] = sum(runs) - sum(sum(runs[begin:end]) - 1 for begin, end in joined)
+    calls["waits"] = calls["copies"] + calls["launches"]
+    calls["publications"] = ops.count("_tofu_publish")
     # A fetch assembles a region for each of its specifications.
     specs = [nodes[number].attrs["spec"] for number, op in zip(order, ops) if op == _FETCH]
-    found["kernels"] = sum(1 + spec.count("|") for spec in specs)
-    return found
+    calls["kernels"] = sum(1 + spec.count("|") for spec in specs)
+    return calls
 
 
 def measure(model: str, workers: int, batch_size: Optional[int]) -> dict[str, dict[str, int]]:
     """The calls of a training step, with each kind of fetch."""
     sizes = {} if batch_size is None else {"batch_size": batch_size}
-    make = models.build(model, **sizes).training_graphs(on_gpus=True)
+    graph_of = models.build(model, **sizes).training_graphs(on_gpus=True)
 
     def prepare(fused: Collection[str] = ()) -> Any:
-        return strategy_table(make(fused))[0]
+        return strategy_table(graph_of(fused))[0]
 
     def refine(plan: Any) -> Any:
         fused = whole_statistics(plan)
         return prepare(fused) if fused else None
 
     table = prepare()
-    found = {}
+    calls = {}
     for kind, (fetch, crossing) in KINDS.items():
         compiled = compile_graph(
             table,
@@ -80,8 +80,8 @@ def measure(model: str, workers: int, batch_size: Optional[int]) -> dict[str, di
         total: Counter[str] = Counter()
         for graph in compiled.step.graphs:
             total.update(count(graph, workers))
-        found[kind] = dict(total)
-    return found
+        calls[kind] = dict(total)
+    return calls
 
 
 def main() -> None:
@@ -94,16 +94,16 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a small model on two workers")
     args = parser.parse_args()
     model, workers = ("mlp", 2) if args.smoke else (args.model, args.workers)
-    found = measure(model, workers, args.batch_size)
+    calls = measure(model, workers, args.batch_size)
     goals = GOALS if (model, workers) == (MODEL, WORKERS) else {}
     if args.format == "json":
-        print(json.dumps({"model": model, "workers": workers, "calls": found, "goals": goals}))
+        print(json.dumps({"model": model, "workers": workers, "calls": calls, "goals": goals}))
         return
     print(f"{model} over {workers} GPUs, calls of a step")
-    print(f"| | {' | '.join(found)} | goal |\n| --- |{' ---: |' * (len(found) + 1)}")
+    print(f"| | {' | '.join(calls)} | goal |\n| --- |{' ---: |' * (len(calls) + 1)}")
     for name in ("copies", "launches", "waits", "kernels", "publications"):
-        of_kinds = " | ".join(f"{of.get(name, 0):,}" for of in found.values())
-        print(f"| {name} | {of_kinds} | {goals.get(name, '')} |")
+        cells = " | ".join(f"{of.get(name, 0):,}" for of in calls.values())
+        print(f"| {name} | {cells} | {goals.get(name, '')} |")
 
 
 if __name__ == "__main__":

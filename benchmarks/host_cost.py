@@ -85,12 +85,12 @@ def serve(name: str, workers: int, *, smoke: bool) -> None:
         tofu.enable(workers=workers, device="cpu", log="quiet")
     step = make_step(name, smoke=smoke)
     for line in sys.stdin:
-        taken = []
+        times = []
         for _ in range(int(line)):
             start, cpu_start = time.perf_counter(), time.process_time()
             step()
-            taken.append((time.perf_counter() - start, time.process_time() - cpu_start))
-        print(json.dumps([statistics.median(each) for each in zip(*taken)]), flush=True)
+            times.append((time.perf_counter() - start, time.process_time() - cpu_start))
+        print(json.dumps([statistics.median(each) for each in zip(*times)]), flush=True)
 
 
 def measure(name: str, workers: list[int], rounds: int, *, smoke: bool) -> list[dict[str, Any]]:
@@ -129,11 +129,11 @@ def measure(name: str, workers: list[int], rounds: int, *, smoke: bool) -> list[
 
 def records(name: str, workers: list[int], turns: list[list[Any]]) -> list[dict[str, Any]]:
     """Medians of the rounds; ratios are those of each round."""
-    found = []
+    rows = []
     for number, count in enumerate(workers):
         wall, cpu = zip(*(turn[number] for turn in turns))
         ratios = [turn[number][1] / turn[0][1] for turn in turns]
-        found.append(
+        rows.append(
             {
                 "network": name,
                 "workers": count,
@@ -142,14 +142,14 @@ def records(name: str, workers: list[int], turns: list[list[Any]]) -> list[dict[
                 "cpu_ratio": statistics.median(ratios),
             }
         )
-    return found
+    return rows
 
 
-def goals(found: list[dict[str, Any]]) -> list[Goal]:
+def goals(measurements: list[dict[str, Any]]) -> list[Goal]:
     """The rows of the table of goals."""
     rows = []
     for name, workers, quantity, most in GOALS:
-        for record in found:
+        for record in measurements:
             if (record["network"], record["workers"]) == (name, workers):
                 value = record[quantity]
                 unit = "ms a step" if quantity == "step_ms" else "times the serial CPU time"
@@ -171,20 +171,20 @@ def main() -> None:
     if args.child is not None:
         serve(args.networks[0], args.child, smoke=args.smoke)
         return
-    load, found = os.getloadavg()[0], []
+    load, measurements = os.getloadavg()[0], []
     for name in args.networks:
-        of_network = measure(name, [0, *args.workers], args.rounds, smoke=args.smoke)
-        for each in of_network:
+        network_records = measure(name, [0, *args.workers], args.rounds, smoke=args.smoke)
+        for record in network_records:
             print(
-                f"{name:<8} {each['workers'] or 'serial':>6} {each['step_ms']:9.1f} ms "
-                f"{each['cpu_ms']:9.1f} ms CPU {each['cpu_ratio']:6.2f}",
+                f"{name:<8} {record['workers'] or 'serial':>6} {record['step_ms']:9.1f} ms "
+                f"{record['cpu_ms']:9.1f} ms CPU {record['cpu_ratio']:6.2f}",
                 flush=True,
             )
-        found += of_network
-    rows = goals(found)
+        measurements += network_records
+    rows = goals(measurements)
     print(table(rows))
     if args.output:
-        document = {"benchmark": "host_cost", "load_average": load, "records": found}
+        document = {"benchmark": "host_cost", "load_average": load, "records": measurements}
         write_json(args.output, document)
 
 

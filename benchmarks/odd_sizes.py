@@ -94,15 +94,15 @@ def measure(sizes: dict[str, tuple[int, int]], rounds: int) -> dict[tuple[str, i
         for name in sizes
     }
     try:
-        taken: dict[tuple[str, int], list[float]] = {key: [] for key in processes}
+        seconds: dict[tuple[str, int], list[float]] = {key: [] for key in processes}
         for _ in range(rounds):
             for key, process in processes.items():
-                taken[key].append(turn(process))
+                seconds[key].append(turn(process))
     finally:
         for process in processes.values():
             process.kill()
             process.communicate()
-    return taken
+    return seconds
 
 
 def quartiles(ratios: list[float]) -> str:
@@ -115,21 +115,21 @@ def quartiles(ratios: list[float]) -> str:
 
 
 def rows(
-    sizes: dict[str, tuple[int, int]], taken: dict[tuple[str, int], list[float]]
+    sizes: dict[str, tuple[int, int]], seconds: dict[tuple[str, int], list[float]]
 ) -> list[Goal]:
     """The costs of odd sizes, each with its goal."""
-    plain, ours = (
-        [odd / even for odd, even in zip(taken["odd", workers], taken["even", workers])]
+    plain, tofu = (
+        [odd / even for odd, even in zip(seconds["odd", workers], seconds["even", workers])]
         for workers in (0, 2)
     )
-    added = [mine / its for mine, its in zip(ours, plain)]
+    added = [mine / its for mine, its in zip(tofu, plain)]
     goal = f"{GOAL:.2f}"
     odd, even = ("batch {}, {} channels".format(*sizes[name]) for name in ("odd", "even"))
     work = f"per sample, {odd}, compared with {even}"
-    found = {f"plain MXNet {work}": plain, f"two workers {work}": ours, "what tofu adds": added}
+    ratios_of = {f"plain MXNet {work}": plain, f"two workers {work}": tofu, "what tofu adds": added}
     return [
-        Goal(each, quartiles(ratios), goal, statistics.median(ratios) <= GOAL)
-        for each, ratios in found.items()
+        Goal(name, quartiles(ratios), goal, statistics.median(ratios) <= GOAL)
+        for name, ratios in ratios_of.items()
     ]
 
 
@@ -139,12 +139,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12, help="turns of each process")
     parser.add_argument("--smoke", action="store_true", help="small sizes, to see that it works")
     parser.add_argument("--serve", nargs=2, type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.serve:
-        serve(*given.serve)
+    args = parser.parse_args()
+    if args.serve:
+        serve(*args.serve)
         return
-    sizes = SMOKE if given.smoke else SIZES
-    print(table(rows(sizes, measure(sizes, given.rounds))))
+    sizes = SMOKE if args.smoke else SIZES
+    print(table(rows(sizes, measure(sizes, args.rounds))))
 
 
 if __name__ == "__main__":

@@ -31,25 +31,25 @@ def plan_model(name: str, workers: Iterable[int] = WORKERS) -> dict[str, tuple[i
     from tofu.models import build
 
     table, _ = strategy_table(build(name).training_graph())
-    found = {}
+    costs = {}
     for count in workers:
         plan = _core.plan(table, workers=count)
-        found[str(count)] = (plan.total_bytes, plan.lower_bound_bytes)
-    return found
+        costs[str(count)] = (plan.total_bytes, plan.lower_bound_bytes)
+    return costs
 
 
 def complaints(before: Record, now: Record) -> list[str]:
     """Sentences on plans that are dearer than before, or not proven."""
-    found = []
+    sentences = []
     for name, plans in now.items():
         for workers, (total, bound) in plans.items():
             where = f"{name}, {workers} workers"
-            known = before.get(name, {}).get(workers, (total, 0))[0]
-            if total > known:
-                found.append(f"{where}: {total} bytes, {known} before")
+            earlier = before.get(name, {}).get(workers, (total, 0))[0]
+            if total > earlier:
+                sentences.append(f"{where}: {total} bytes, {earlier} before")
             if total > bound:
-                found.append(f"{where}: {total} bytes, not proven: the bound is {bound}")
-    return found
+                sentences.append(f"{where}: {total} bytes, not proven: the bound is {bound}")
+    return sentences
 
 
 def main() -> None:
@@ -67,8 +67,8 @@ def main() -> None:
     cheaper = 0
     for name in options.models:
         now[name] = plan_model(name)
-        known = before.get(name, {})
-        cheaper += sum(total < known.get(k, (total,))[0] for k, (total, _) in now[name].items())
+        earlier = before.get(name, {})
+        cheaper += sum(total < earlier.get(k, (total,))[0] for k, (total, _) in now[name].items())
         print(f"{name}: {len(now[name])} plans", flush=True)
     wrong = complaints(before, now)
     write_json(options.output, {"models": dict(sorted({**before, **now}.items()))})

@@ -92,10 +92,10 @@ def make(model: Any, *, reduced: bool = False) -> Inputs:
     begin = time.process_time()
     built = build(model, reduced=reduced)
     graph = built.training_graph()
-    made = time.process_time()
+    graph_end = time.process_time()
     table, _ = table_document(graph)
-    spent = time.process_time() - made
-    return Inputs(built.name, graph.to_json(), table, made - begin, spent)
+    spent = time.process_time() - graph_end
+    return Inputs(built.name, graph.to_json(), table, graph_end - begin, spent)
 
 
 def resnet(depth: int) -> Any:
@@ -127,13 +127,13 @@ def plan(inputs: Inputs, workers: int, repeats: int) -> dict[str, Any]:
         ran = subprocess.run(
             [sys.executable, "-c", _PLAN, *arguments], check=True, stdout=subprocess.PIPE, text=True
         )
-    found: dict[str, Any] = json.loads(ran.stdout)
+    record: dict[str, Any] = json.loads(ran.stdout)
     return {
         "model": inputs.name,
         "workers": workers,
-        **found,
-        "median_seconds": statistics.median(found["seconds"]),
-        "median_clock_seconds": statistics.median(found["clock_seconds"]),
+        **record,
+        "median_seconds": statistics.median(record["seconds"]),
+        "median_clock_seconds": statistics.median(record["clock_seconds"]),
         "graph_seconds": inputs.graph_seconds,
         "table_seconds": inputs.table_seconds,
     }
@@ -150,18 +150,18 @@ def compare(inputs: Inputs, workers: int, repeats: int) -> list[dict[str, Any]]:
     from tofu import _core
 
     strategies = _core.StrategyTable(inputs.table, _core.Graph(inputs.graph))
-    found = _core.plan(strategies, workers=workers, mode="recursion")
+    joint_plan = _core.plan(strategies, workers=workers, mode="recursion")
     records = []
-    for step in range(len(found.parts)):
-        text = found.step_problem(step=step)
+    for step in range(len(joint_plan.parts)):
+        text = joint_plan.step_problem(step=step)
         problem = json.loads(text)
         pairs = []
         for _ in range(repeats):  # alternate the two solvers
-            ours = json.loads(_core.solve(text))
-            theirs = solve(problem)
-            if ours["cost"] != theirs.cost:
-                raise RuntimeError(f"found {ours['cost']}, HiGHS {theirs.cost}")
-            pairs.append((ours["cpu_seconds"], theirs.seconds))
+            solution = json.loads(_core.solve(text))
+            highs = solve(problem)
+            if solution["cost"] != highs.cost:
+                raise RuntimeError(f"found {solution['cost']}, HiGHS {highs.cost}")
+            pairs.append((solution["cpu_seconds"], highs.seconds))
         records.append(
             {
                 "model": inputs.name,
@@ -169,7 +169,7 @@ def compare(inputs: Inputs, workers: int, repeats: int) -> list[dict[str, Any]]:
                 "step": step,
                 "variables": len(problem["domains"]),
                 "cells": sum(len(cells) for *_, cells in problem["pairs"]),
-                "cost": ours["cost"],
+                "cost": solution["cost"],
                 "seconds": statistics.median(first for first, _ in pairs),
                 "highs_seconds": statistics.median(second for _, second in pairs),
                 "ratio": statistics.median(second / first for first, second in pairs),
@@ -259,10 +259,10 @@ def gap(record: dict[str, Any]) -> float:
     return 0.0 if record["status"] == "optimal" else record["total_bytes"] / max(1, bound) - 1
 
 
-def goals(found: dict[str, Any]) -> list[Goal]:
+def goals(results: dict[str, Any]) -> list[Goal]:
     """The results of `measure` in a table beside their goals."""
     rows = []
-    for record in found["plans"]:
+    for record in results["plans"]:
         limit = PROVEN.get(record["model"].partition(",")[0])
         if record["workers"] != FEW_WORKERS or limit is None:
             continue
@@ -277,7 +277,7 @@ def goals(found: dict[str, Any]) -> list[Goal]:
             )
         )
     for workers, (most, limit) in MANY_WORKERS.items():
-        records = [record for record in found["plans"] if record["workers"] == workers]
+        records = [record for record in results["plans"] if record["workers"] == workers]
         if not records:
             continue
         widest = max(records, key=gap)
@@ -292,7 +292,7 @@ def goals(found: dict[str, Any]) -> list[Goal]:
                 gap(widest) <= most and took <= limit,
             )
         )
-    for kind, growth in found["growth"].items():
+    for kind, growth in results["growth"].items():
         last = growth["points"][-1]["nodes"]
         power = growth["exponent"]
         rows.append(
@@ -319,12 +319,14 @@ def main() -> None:
     from _results import write_json
 
     before = os.getloadavg()
-    found = measure(args.repeats, smoke=args.smoke, parts=args.parts)
+    results = measure(args.repeats, smoke=args.smoke, parts=args.parts)
     load = {"load_before": before, "load_after": os.getloadavg()}
     document = {"benchmark": "search", **context(), "scipy": scipy.__version__, **load}
-    rows = goals(found)
+    rows = goals(results)
     print(table(rows))
-    document.update(repeats=args.repeats, goals=[dataclasses.asdict(row) for row in rows], **found)
+    document.update(
+        repeats=args.repeats, goals=[dataclasses.asdict(row) for row in rows], **results
+    )
     if args.output:
         write_json(args.output, document)
 

@@ -99,10 +99,10 @@ def watch_tofu(clock: Clock) -> None:
     from tofu.mx.graphs import training_graph
     from tofu.mx.run import program
 
-    make = clock.timed("training graph", training_graph.training_graphs)
+    original = clock.timed("training graph", training_graph.training_graphs)
 
     def training_graphs(*args: Any, **options: Any) -> Callable[..., Any]:
-        return clock.timed("training graph", make(*args, **options))
+        return clock.timed("training graph", original(*args, **options))
 
     training_graph.training_graphs = training_graphs
     for part, owner, name in (
@@ -129,8 +129,8 @@ def train(model: str, workers: int, *, smoke: bool) -> dict[str, Any]:
         watch_tofu(clock)
         tofu.enable(workers=workers, device="cpu", log="quiet")
     pixels, batch = (32, 4) if smoke else EXECUTED[model]
-    make = gluon.model_zoo.vision.resnet18_v1 if smoke else gluon.model_zoo.vision.resnet50_v1
-    net = make(classes=1000)
+    make_net = gluon.model_zoo.vision.resnet18_v1 if smoke else gluon.model_zoo.vision.resnet50_v1
+    net = make_net(classes=1000)
     net.initialize()
     net.hybridize()
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
@@ -204,8 +204,8 @@ def run(model: str, workers: int, *, smoke: bool, again: bool = False) -> dict[s
         stdout=subprocess.PIPE,
         text=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return record
 
 
 def measure(model: str, workers: list[int], repeats: int, *, smoke: bool) -> dict[str, Any]:
@@ -242,14 +242,14 @@ def _medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
 def report(record: dict[str, Any]) -> None:
     """Print a model's medians."""
     print(record["model"])
-    for workers, found in record["runs"].items():
+    for workers, medians in record["runs"].items():
         name = "stock MXNet" if workers == "0" else f"{workers} workers"
         goals = GOALS.get(record["model"], {}) if workers == "8" else {}
         for key in ("total", "outside MXNet"):
             goal = f"   goal {goals[key]} s" if key in goals else ""
-            print(f"  {name:12} {key:18} {found[key]:8.2f} s{goal}")
+            print(f"  {name:12} {key:18} {medians[key]:8.2f} s{goal}")
         if workers != "0":
-            for part, seconds in found["parts"].items():
+            for part, seconds in medians["parts"].items():
                 print(f"  {'':12}   {part:16} {seconds:8.2f} s")
 
 

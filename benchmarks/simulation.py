@@ -94,7 +94,7 @@ def serve(case: Case, args: argparse.Namespace) -> None:
     step = _training.prepare(case.make(), options)
     step()
     step()
-    taken = []
+    times = []
     for _ in range(args.steps):
         start = time.perf_counter(), time.process_time(), time.thread_time()
         step()
@@ -104,8 +104,8 @@ def serve(case: Case, args: argparse.Namespace) -> None:
                 start, (time.perf_counter(), time.process_time(), time.thread_time())
             )
         )
-        taken.append({"step": wall, "workers_cpu": process - script, "script_cpu": script})
-    print(json.dumps({"steps": taken, "memory": planned_bytes()}))
+        times.append({"step": wall, "workers_cpu": process - script, "script_cpu": script})
+    print(json.dumps({"steps": times, "memory": planned_bytes()}))
 
 
 def planned_bytes() -> int:
@@ -129,10 +129,10 @@ def measure(name: str, workers: int, objective: str, args: argparse.Namespace) -
         text=True,
         check=True,
     )
-    told = json.loads(done.stdout.splitlines()[-1])
-    taken = told["steps"]
-    found = {key: statistics.median(each[key] for each in taken) for key in taken[0]}
-    return {**found, "step": min(each["step"] for each in taken), "memory": told["memory"]}
+    output = json.loads(done.stdout.splitlines()[-1])
+    steps = output["steps"]
+    medians = {key: statistics.median(each[key] for each in steps) for key in steps[0]}
+    return {**medians, "step": min(each["step"] for each in steps), "memory": output["memory"]}
 
 
 def predict(case: Case, workers: int, objective: str, file: str) -> dict[str, float]:
@@ -214,11 +214,11 @@ def describe(record: dict[str, Any]) -> str:
 def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     """Median and worst absolute error of the configurations that were not calibrated."""
     fresh = [record for record in records if not record["calibrated"]] or records
-    found = {}
+    errors_of = {}
     for key in ("step", "workers_cpu", "memory"):
         errors = [abs(record["error"][key]) for record in fresh]
-        found[key] = {"median": statistics.median(errors), "worst": max(errors)}
-    return found
+        errors_of[key] = {"median": statistics.median(errors), "worst": max(errors)}
+    return errors_of
 
 
 def main() -> None:
@@ -252,13 +252,13 @@ def main() -> None:
                 continue
             records.append(compare(name, case, workers, objective, args))
             print(describe(records[-1]), flush=True)
-    found = summary(records)
-    for key, errors in found.items():
+    errors_of = summary(records)
+    for key, errors in errors_of.items():
         print(f"{key}: median error {errors['median']:.0%}, at worst {errors['worst']:.0%}")
     document = {
         "benchmark": "simulation",
         "machine": machine["sources"],
-        "summary": found,
+        "summary": errors_of,
         "configurations": records,
     }
     if args.output:

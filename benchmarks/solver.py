@@ -98,8 +98,8 @@ def measure_file(path: Path, repeats: int, seconds: float, threads: int) -> list
 
 def median_or_none(times: list[Optional[float]]) -> Optional[float]:
     """The median; None if one of them is."""
-    known = [time for time in times if time is not None]
-    return statistics.median(known) if len(known) == len(times) else None
+    finished = [time for time in times if time is not None]
+    return statistics.median(finished) if len(finished) == len(times) else None
 
 
 def goals(files: list[dict[str, Any]]) -> list[Goal]:
@@ -118,10 +118,10 @@ def goals(files: list[dict[str, Any]]) -> list[Goal]:
             f"{share:.1%} never" if at is None else f"{share:.1%} after {at:.2f} s"
             for share, at in zip(WITHIN, times)
         ]
-        wanted = [f"{share:.1%} in {limit:g} s" for share, limit in zip(WITHIN, WITHIN_SECONDS)]
+        targets = [f"{share:.1%} in {limit:g} s" for share, limit in zip(WITHIN, WITHIN_SECONDS)]
         met = all(at is not None and at <= most for at, most in zip(times, WITHIN_SECONDS))
         work = f"{work}, {record['threads']} threads"
-        rows.append(Goal(work, ", ".join([*said, end]), ", ".join(wanted), met))
+        rows.append(Goal(work, ", ".join([*said, end]), ", ".join(targets), met))
     return rows
 
 
@@ -135,9 +135,9 @@ def compare(seed: int) -> dict[str, Any]:
     import _random_problems
 
     problem = _random_problems.random_problem(seed)
-    own = solve_once(json.dumps(problem), None, 600, 1)
-    record = {"seed": seed, "variables": len(problem["domains"]), "cost": own["cost"]}
-    record["seconds"] = own["seconds"]
+    solution = solve_once(json.dumps(problem), None, 600, 1)
+    record = {"seed": seed, "variables": len(problem["domains"]), "cost": solution["cost"]}
+    record["seconds"] = solution["seconds"]
     others: dict[str, tuple[Optional[int], float]] = {}
     begin = time.process_time()
     try:
@@ -151,9 +151,11 @@ def compare(seed: int) -> dict[str, Any]:
         import _weighted_csp
 
         others["toulbar2"] = _weighted_csp.solve(problem)
-    for name, (found, seconds) in others.items():
-        if found != own["cost"]:
-            raise RuntimeError(f"seed {seed}: {name} found {found}, the solver {own['cost']}")
+    for name, (other_cost, seconds) in others.items():
+        if other_cost != solution["cost"]:
+            raise RuntimeError(
+                f"seed {seed}: {name} found {other_cost}, the solver {solution['cost']}"
+            )
         record[f"{name}_seconds"] = seconds
     return record
 

@@ -94,8 +94,8 @@ class Contender:
 
 def pick(name: str, *, smoke: bool) -> tuple[Model, argparse.Namespace]:
     """The model, and the options of its training."""
-    make, batch_size = SIZES[name]
-    model = find(SMOKE[name]) if smoke else make()
+    make_model, batch_size = SIZES[name]
+    model = find(SMOKE[name]) if smoke else make_model()
     options = argparse.Namespace(batch_size=batch_size, reduced=smoke, seed=7, optimizer="sgd")
     return model, options
 
@@ -159,14 +159,14 @@ def measure(name: str, rounds: int, steps: int, *, smoke: bool) -> dict[str, Any
 
 def ratios(turns: list[dict[str, Turn]], bound: list[dict[str, Turn]]) -> dict[str, dict[str, Any]]:
     """The ratios that have goals, each the median of the rounds."""
-    ours, two, one = "tofu_2_workers", "serial_2_threads", "serial_1_thread"
-    found = (
-        [turn[two].seconds / turn[ours].seconds for turn in turns],
-        [turn[one].seconds / turn[ours].seconds for turn in turns],
-        [turn[ours].cpu_seconds / turn[one].cpu_seconds for turn in bound],
+    tofu, two_threads, one_thread = "tofu_2_workers", "serial_2_threads", "serial_1_thread"
+    ratio_values = (
+        [turn[two_threads].seconds / turn[tofu].seconds for turn in turns],
+        [turn[one_thread].seconds / turn[tofu].seconds for turn in turns],
+        [turn[tofu].cpu_seconds / turn[one_thread].cpu_seconds for turn in bound],
     )
     result = {}
-    for (name, (goal, direction)), values in zip(GOALS.items(), found):
+    for (name, (goal, direction)), values in zip(GOALS.items(), ratio_values):
         median = statistics.median(values)
         met = median >= goal if direction == "at least" else median <= goal
         result[name] = {**spread(values), "goal": f"{direction} {goal}", "met": met}
@@ -196,11 +196,11 @@ def machine() -> dict[str, Any]:
 def describe(record: dict[str, Any]) -> str:
     """A table for a reader."""
     lines = [f"{record['model']}, batch {record['batch_size']}"]
-    for each, seconds in record["step_seconds"].items():
+    for way, seconds in record["step_seconds"].items():
         rate = record["batch_size"] / seconds["median"]
-        lines.append(f"  {each:<40}{seconds['median']:>9.3f} s per step {rate:>9.2f} samples/s")
-    for each, seconds in record["cpu_seconds_on_one_core"].items():
-        lines.append(f"  {each + ', CPU on one core':<40}{seconds['median']:>9.3f} s per step")
+        lines.append(f"  {way:<40}{seconds['median']:>9.3f} s per step {rate:>9.2f} samples/s")
+    for way, seconds in record["cpu_seconds_on_one_core"].items():
+        lines.append(f"  {way + ', CPU on one core':<40}{seconds['median']:>9.3f} s per step")
     for name, ratio in record["ratios"].items():
         low, high = ratio["quartiles"]
         verdict = "met" if ratio["met"] else "missed"

@@ -66,8 +66,8 @@ def measure(steps: dict[str, Callable[[], None]], seconds: float) -> dict[str, f
         for name, step in steps.items():
             begin = time.process_time()
             step()
-            taken = time.process_time() - begin
-            least[name] = min(least.get(name, taken), taken)
+            spent = time.process_time() - begin
+            least[name] = min(least.get(name, spent), spent)
     return least
 
 
@@ -78,12 +78,12 @@ def main() -> None:
     parser.add_argument(
         "--smoke", action="store_true", help="each layer once, to see that it works"
     )
-    given = parser.parse_args()
-    seconds = 0 if given.smoke else given.seconds
+    args = parser.parse_args()
+    seconds = 0 if args.smoke else args.seconds
     steps = {f"convolution {a} -> {b}": convolution(a, b) for a, b in CONVOLUTIONS}
     steps |= {f"dense {a} -> {b}": dense(a, b) for a, b in DENSE}
-    for name, taken in measure(steps, seconds).items():
-        print(f"{name:24}{1e3 * taken:9.2f} ms")
+    for name, least in measure(steps, seconds).items():
+        print(f"{name:24}{1e3 * least:9.2f} ms")
 
 
 if __name__ == "__main__":

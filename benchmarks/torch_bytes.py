@@ -123,15 +123,15 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a small module only")
     parser.add_argument("--module", choices=sorted(CASES), help="one module only")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
-    given = parser.parse_args()
-    cases = SMOKE if given.smoke else CASES
+    args = parser.parse_args()
+    cases = SMOKE if args.smoke else CASES
     rows: list[dict[str, Any]] = []
     for name, case in cases.items():
-        if given.module in (None, name):
+        if args.module in (None, name):
             rows += measure(name, case)
     sys.stdout.write(table(rows))
-    if given.output is not None:
-        write_json(given.output, {"torch": torch.__version__, "rows": rows})
+    if args.output is not None:
+        write_json(args.output, {"torch": torch.__version__, "rows": rows})
 
 
 if __name__ == "__main__":

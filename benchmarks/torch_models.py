@@ -131,14 +131,14 @@ def measured(name: str, mesh: tuple[int, ...]) -> dict[str, Any]:
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.05) for model in (whole, parts)]
     losses, gradients = [], []
     for _ in range(STEPS):
-        found = [model(*args, **kwargs) for model in (whole, parts)]
-        losses.append(difference(*(loss.detach() for loss in found)))
-        for loss in found:
+        step_losses = [model(*args, **kwargs) for model in (whole, parts)]
+        losses.append(difference(*(loss.detach() for loss in step_losses)))
+        for loss in step_losses:
             loss.backward()
         gradients += [
-            difference(one.grad, other.grad.full_tensor())
-            for one, other in zip(whole.parameters(), parts.parameters())
-            if one.grad is not None
+            difference(parameter.grad, part.grad.full_tensor())
+            for parameter, part in zip(whole.parameters(), parts.parameters())
+            if parameter.grad is not None
         ]
         for optimizer in optimizers:
             optimizer.step()
@@ -201,14 +201,16 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
         "| --- | --- " + "| --: " * (len(meshes) + 4) + "|",
     ]
     for model in dict.fromkeys(row["model"] for row in rows):
-        own = {tuple(row["mesh"]): row for row in rows if row["model"] == model}
-        first = next(iter(own.values()))
-        failed = [f"{row['mesh']}: {row['error']}" for row in own.values() if "error" in row]
+        row_of = {tuple(row["mesh"]): row for row in rows if row["model"] == model}
+        first = next(iter(row_of.values()))
+        failed = [f"{row['mesh']}: {row['error']}" for row in row_of.values() if "error" in row]
         if failed:
             table.append(f"| {model} | {first['kind']} | {failed[0]} |")
             continue
-        worst = [f"{max(row[kind] for row in own.values()):.0e}" for kind in ("loss", "gradient")]
-        sent = [f"{own[m]['bytes'] / 1024:,.0f}" if m in own else "" for m in meshes]
+        worst = [
+            f"{max(row[kind] for row in row_of.values()):.0e}" for kind in ("loss", "gradient")
+        ]
+        sent = [f"{row_of[m]['bytes'] / 1024:,.0f}" if m in row_of else "" for m in meshes]
         cells = [model, first["kind"], *worst, *sent, str(first["operators"]), str(first["whole"])]
         table.append(f"| {' | '.join(cells)} |")
     return table
@@ -220,24 +222,24 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     parser.add_argument("--models", nargs="*", choices=NAMES, default=NAMES)
     parser.add_argument("--smoke", action="store_true", help="two models on one mesh")
-    given = parser.parse_args()
-    if given.smoke:
-        given.models = SMOKE
+    args = parser.parse_args()
+    if args.smoke:
+        args.models = SMOKE
     rows: list[dict[str, Any]] = []
-    if given.output and given.output.exists():  # rows of other models stay
-        known = json.loads(given.output.read_text(encoding="utf-8"))["rows"]
-        rows = [row for row in known if row["model"] not in given.models]
-    for mesh in MESHES[:1] if given.smoke else MESHES:
+    if args.output and args.output.exists():  # rows of other models stay
+        earlier = json.loads(args.output.read_text(encoding="utf-8"))["rows"]
+        rows = [row for row in earlier if row["model"] not in args.models]
+    for mesh in MESHES[:1] if args.smoke else MESHES:
 
         def take(name: str, row: dict[str, Any], mesh: tuple[int, ...] = mesh) -> None:
             load = round(os.getloadavg()[0], 1)
             kind = KINDS.get(name, "text")
             rows.append({"model": name, "kind": kind, "mesh": mesh, "load": load, **row})
             print(rows[-1], file=sys.stderr, flush=True)
-            if given.output:
-                write_json(given.output, {"rows": rows})
+            if args.output:
+                write_json(args.output, {"rows": rows})
 
-        on_mesh(mesh, tuple(given.models), take)
+        on_mesh(mesh, tuple(args.models), take)
     print("\n".join(lines(rows)))
 
 

@@ -113,9 +113,9 @@ class Run:
         self.model = WAYS[way](whole, inputs, case)
         foreach = way != "tensor parallel"  # its parameters are of two kinds
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, foreach=foreach)
-        each, rank = case.batch // RANKS, dist.get_rank()
-        own = slice(rank * each, (rank + 1) * each) if way in PARTS else slice(None)
-        self.inputs = {name: value[own] for name, value in inputs.items()}
+        size, rank = case.batch // RANKS, dist.get_rank()
+        part = slice(rank * size, (rank + 1) * size) if way in PARTS else slice(None)
+        self.inputs = {name: value[part] for name, value in inputs.items()}
 
     def step(self) -> float:
         """A training step; returns its loss."""
@@ -139,9 +139,9 @@ class Run:
 
 def summed(value: float) -> float:
     """The sum over the ranks."""
-    each = torch.tensor([value], dtype=torch.float64)
-    dist.all_reduce(each)
-    return float(each)
+    tensor = torch.tensor([value], dtype=torch.float64)
+    dist.all_reduce(tensor)
+    return float(tensor)
 
 
 def timed(name: str, smoke: bool, rounds: int) -> list[dict[str, Any]]:
@@ -174,9 +174,9 @@ def peaks(name: str, smoke: bool) -> dict[str, int]:
 
 def greatest(value: float) -> float:
     """The greatest of the ranks' values."""
-    each = torch.tensor([value], dtype=torch.float64)
-    dist.all_reduce(each, dist.ReduceOp.MAX)
-    return float(each)
+    tensor = torch.tensor([value], dtype=torch.float64)
+    dist.all_reduce(tensor, dist.ReduceOp.MAX)
+    return float(tensor)
 
 
 def peak(way: str, case: Case, smoke: bool) -> int:
@@ -198,9 +198,9 @@ def peak(way: str, case: Case, smoke: bool) -> int:
     return most
 
 
-def ratio(row: Mapping[str, Any], other: Mapping[str, Any], key: str) -> float:
+def ratio(row: Mapping[str, Any], base: Mapping[str, Any], key: str) -> float:
     """The median over the rounds of a row's ratio to another's."""
-    return statistics.median(a / b for a, b in zip(row[key], other[key]))
+    return statistics.median(a / b for a, b in zip(row[key], base[key]))
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -210,10 +210,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         "| --- | --- | --: | --: | --: | --: | --: | --: |",
     ]
     for row in rows:
-        other = next(o for o in rows if o["model"] == row["model"] and o["way"] == "FSDP2")
+        base = next(o for o in rows if o["model"] == row["model"] and o["way"] == "FSDP2")
         cells = [row["model"], row["way"]]
         for key in ("step_s", "processor_s"):
-            cells += [f"{statistics.median(row[key]) * 1e3:,.0f}", f"{ratio(row, other, key):.2f}"]
+            cells += [f"{statistics.median(row[key]) * 1e3:,.0f}", f"{ratio(row, base, key):.2f}"]
         cells.append(f"{row['bytes'] / 2**20:,.0f}" if row["bytes"] else "")
         cells.append(f"{row['peak_bytes'] / 2**20:,.0f}")
         lines.append(f"| {' | '.join(cells)} |")
@@ -226,9 +226,9 @@ def rank(number: int, meeting: str, job: str, name: str, smoke: bool, rounds: in
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=RANKS)
-    found: Any = timed(name, smoke, rounds) if job == "times" else peaks(name, smoke)
+    results: Any = timed(name, smoke, rounds) if job == "times" else peaks(name, smoke)
     if number == 0:
-        Path(f"{meeting}.json").write_text(json.dumps(found), encoding="utf-8")
+        Path(f"{meeting}.json").write_text(json.dumps(results), encoding="utf-8")
     dist.destroy_process_group()
 
 
@@ -249,19 +249,19 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
-    given = parser.parse_args()
-    models, rounds = (SMOKE, SMOKE_ROUNDS) if given.smoke else (given.models, given.rounds)
+    args = parser.parse_args()
+    models, rounds = (SMOKE, SMOKE_ROUNDS) if args.smoke else (args.models, args.rounds)
     rows: list[dict[str, Any]] = []
-    if given.output and given.output.exists():  # rows of other models stay
-        known = json.loads(given.output.read_text(encoding="utf-8"))["rows"]
-        rows = [row for row in known if row["model"] in CASES and row["model"] not in models]
+    if args.output and args.output.exists():  # rows of other models stay
+        earlier = json.loads(args.output.read_text(encoding="utf-8"))["rows"]
+        rows = [row for row in earlier if row["model"] in CASES and row["model"] not in models]
     for name in models:
         before = os.getloadavg()[0]
-        found = on_ranks("times", name, given.smoke, rounds)
-        most = on_ranks("peaks", name, given.smoke, rounds)
-        rows += [{**row, "peak_bytes": most[row["way"]], "load": before} for row in found]
-        if given.output:
-            write_json(given.output, {"torch": torch.__version__, "rows": rows})
+        times = on_ranks("times", name, args.smoke, rounds)
+        most = on_ranks("peaks", name, args.smoke, rounds)
+        rows += [{**row, "peak_bytes": most[row["way"]], "load": before} for row in times]
+        if args.output:
+            write_json(args.output, {"torch": torch.__version__, "rows": rows})
     sys.stdout.write(table(rows))
 
 

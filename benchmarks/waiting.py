@@ -60,19 +60,19 @@ class Moment:
 
 def moments(*arguments: str) -> list[Moment]:
     """Run ``tofu`` with these arguments; return the moments of its lines and of its end."""
-    found = []
+    lines = []
     begin = time.monotonic()
     command = [*TOFU, *arguments]
     with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():
             clock, processor = time.monotonic() - begin, _processor_s(process.pid)
-            found.append(Moment(line.rstrip("\n"), clock, processor))
+            lines.append(Moment(line.rstrip("\n"), clock, processor))
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"waiting: tofu {' '.join(arguments)}: status {process.returncode}")
     clock = time.monotonic() - begin
-    return [*found, Moment("", clock, used.ru_utime + used.ru_stime)]
+    return [*lines, Moment("", clock, used.ru_utime + used.ru_stime)]
 
 
 def _processor_s(process: int) -> float:
@@ -97,20 +97,20 @@ def estimate(*, smoke: bool) -> Rows:
     """The rows of an estimate, and the largest batches."""
     model = "mlp" if smoke else "rnn-10-8k"
     name = f"tofu estimate {model}"
-    found = moments("estimate", model, "--gpu-memory", "12GiB")
-    rows = [each for each in found if each.line.split()[:1] and each.line.split()[0].isdigit()]
+    lines = moments("estimate", model, "--gpu-memory", "12GiB")
+    rows = [each for each in lines if each.line.split()[:1] and each.line.split()[0].isdigit()]
     # The lines on batches have fewer columns.
-    of_memory = [each for each in rows if len(each.line.split()) > 8]
-    yield _within(f"{name}, first row", of_memory[0].seconds, 2)
-    yield _within(f"{name}, {len(of_memory)} rows", of_memory[-1].seconds, 8)
-    yield _within(f"{name}, largest batches", found[-1].seconds - of_memory[-1].seconds, 10)
+    memory_rows = [each for each in rows if len(each.line.split()) > 8]
+    yield _within(f"{name}, first row", memory_rows[0].seconds, 2)
+    yield _within(f"{name}, {len(memory_rows)} rows", memory_rows[-1].seconds, 8)
+    yield _within(f"{name}, largest batches", lines[-1].seconds - memory_rows[-1].seconds, 10)
 
 
 def frontier(*, smoke: bool) -> Rows:
     """A frontier with exact memory."""
     model, workers = ("mlp", "2") if smoke else ("transformer", "16")
-    found = moments("frontier", model, "--workers", workers)
-    yield _within(f"tofu frontier {model} --workers {workers}", found[-1].seconds, 10)
+    lines = moments("frontier", model, "--workers", workers)
+    yield _within(f"tofu frontier {model} --workers {workers}", lines[-1].seconds, 10)
 
 
 def interrupt(*, smoke: bool) -> Rows:
@@ -137,25 +137,25 @@ def interrupt(*, smoke: bool) -> Rows:
 def compare(*, smoke: bool) -> Rows:
     """A comparison of all modes."""
     model, workers = ("mlp", "2") if smoke else ("wresnet-50-4", "2,4,8")
-    found = moments("compare", "--workers", workers, model)
-    yield _within(f"tofu compare --workers {workers} {model}", found[-1].seconds, 8)
+    lines = moments("compare", "--workers", workers, model)
+    yield _within(f"tofu compare --workers {workers} {model}", lines[-1].seconds, 8)
 
 
 def plan(*, smoke: bool) -> Rows:
     """A plan with exact memory."""
     model = "mlp" if smoke else "wresnet-152-10"
-    found = moments("plan", "--workers", "8", model)
-    yield _within(f"tofu plan --workers 8 {model}", found[-1].seconds, 3)
+    lines = moments("plan", "--workers", "8", model)
+    yield _within(f"tofu plan --workers 8 {model}", lines[-1].seconds, 3)
 
 
 def limit(*, smoke: bool) -> Rows:
     """A search that has no time to end, without the time to make the graph."""
     workers, limit_s = ("64", 5.0) if smoke else ("16384", 20.0)
-    found = moments(
+    lines = moments(
         *("plan", "--workers", workers, "--time-limit", f"{limit_s:g}", "--memory", "estimate"),
         *("--format", "json", "mlp"),
     )
-    took = json.loads("".join(each.line for each in found))["search_seconds"]
+    took = json.loads("".join(each.line for each in lines))["search_seconds"]
     most = 1.05 * limit_s + 1
     yield _within(f"mlp over {workers} workers, a limit of {limit_s:g} s", took, most)
 
@@ -249,13 +249,13 @@ def steps(*, smoke: bool) -> Rows:
 
 def processes(*, smoke: bool) -> Rows:
     """Steps of two processes against those of one with the same workers, in turns."""
-    each = 1 if smoke else 2
+    workers = 1 if smoke else 2
     pairs = []
     for _ in range(1 if smoke else REPEATS):
-        one = _step_seconds("--workers", str(2 * each), smoke=smoke)
-        two = _step_seconds("--processes", "2", "--workers", str(each), smoke=smoke)
-        pairs.append(two / one)
-    work = f"two processes of {each} workers, step against one process of {2 * each}"
+        single = _step_seconds("--workers", str(2 * workers), smoke=smoke)
+        two = _step_seconds("--processes", "2", "--workers", str(workers), smoke=smoke)
+        pairs.append(two / single)
+    work = f"two processes of {workers} workers, step against one process of {2 * workers}"
     yield _ratio(work, statistics.median(pairs), 1.3)
 
 
@@ -282,7 +282,7 @@ def take_steps(count: int) -> None:
     )
     parts = store.num_workers if store else 1
     data = mx.nd.ones((512 // parts, 784))
-    taken = []
+    seconds = []
     for _ in range(3 + count):
         begin = time.perf_counter()
         with autograd.record():
@@ -290,9 +290,9 @@ def take_steps(count: int) -> None:
         loss.backward()
         trainer.step(512)
         mx.nd.waitall()
-        taken.append(time.perf_counter() - begin)
+        seconds.append(time.perf_counter() - begin)
     if not store or store.rank == 0:
-        print(statistics.median(taken[3:]))
+        print(statistics.median(seconds[3:]))
 
 
 # --- searches -----------------------------------------------------------------------------------
@@ -302,19 +302,19 @@ def search(*, smoke: bool) -> Rows:
     """The joint optimum over 8 workers."""
     import search as measured
 
-    wanted = {"wresnet-152-10": 0.2, "densenet-121": 0.2, "rnn-10-8k": 0.05}
-    for model in ["mlp"] if smoke else wanted:
-        found = measured.plan(measured.make(model, reduced=smoke), 8, REPEATS)
-        most = wanted.get(model, 1.0)
-        yield _within(f"optimum of {model} over 8 workers", found["median_seconds"], most)
+    goals = {"wresnet-152-10": 0.2, "densenet-121": 0.2, "rnn-10-8k": 0.05}
+    for model in ["mlp"] if smoke else goals:
+        measurement = measured.plan(measured.make(model, reduced=smoke), 8, REPEATS)
+        most = goals.get(model, 1.0)
+        yield _within(f"optimum of {model} over 8 workers", measurement["median_seconds"], most)
 
 
 def growth(*, smoke: bool) -> Rows:
     """The growth of a search's time with the graph."""
     import search as measured
 
-    found = measured.measure(1 if smoke else REPEATS, smoke=smoke, parts=("growth",))
-    for kind, grown in found["growth"].items():
+    measurement = measured.measure(1 if smoke else REPEATS, smoke=smoke, parts=("growth",))
+    for kind, grown in measurement["growth"].items():
         power = grown["exponent"]
         yield Goal(f"growth of the search, {kind}", f"n^{power:.2f}", "n^1.05", power <= 1.05)
 
@@ -338,11 +338,11 @@ def gpus(*, smoke: bool) -> Rows:
     without_segments = _core.Machine(json.dumps(document))
     for model in ["mlp"] if smoke else ["rnn-6-4k", "wresnet-50-4"]:
         problem = from_model(model, batch_size=None, optimizer="sgd", workers=8)
-        found = search_problem(problem, fetch="plain").plan
-        default = simulate_plan(found, read_machine(machine), fetch="plain").step_seconds
+        planned = search_problem(problem, fetch="plain").plan
+        default = simulate_plan(planned, read_machine(machine), fetch="plain").step_seconds
         best = min(
-            simulate_plan(found, without_segments, fetch="plain").step_seconds,
-            simulate_plan(found, read_machine(machine), fetch="multifetch").step_seconds,
+            simulate_plan(planned, without_segments, fetch="plain").step_seconds,
+            simulate_plan(planned, read_machine(machine), fetch="multifetch").step_seconds,
         )
         work = f"{model} over 8 GPUs, {default:.2f} s by default, against the best setting"
         yield _ratio(work, default / best, 1.05)
@@ -376,12 +376,12 @@ def main() -> None:
     if args.steps is not None:
         take_steps(args.steps)
         return
-    found: list[Goal] = []
+    goals: list[Goal] = []
     for name in args.rows:
         for goal in ROWS[name](smoke=args.smoke):
-            found.append(goal)
+            goals.append(goal)
             print(f"{goal.work}: {goal.measured}, goal {goal.goal}", file=sys.stderr, flush=True)
-    print(table(found))
+    print(table(goals))
     load: Any = os.getloadavg()[0]
     print(f"\nLoad of the machine at the end: {load:.1f}, on {os.cpu_count()} cores.")
 
