@@ -99,13 +99,13 @@ def measure(name: str, workers: list[int], rounds: int, *, smoke: bool) -> list[
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen(
-            [*command, str(each)],
+            [*command, str(count)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        for each in workers
+        for count in workers
     ]
 
     def turn(process: Any, steps: int) -> Any:

@@ -147,11 +147,9 @@ def measure(name: str, rounds: int, steps: int, *, smoke: bool) -> dict[str, Any
         "rounds": rounds,
         "steps_per_round": steps,
         "load_average": {"median": statistics.median(loads), "most": max(loads)},
-        "step_seconds": {
-            each: spread([turn[each].seconds for turn in turns]) for each in CONTENDERS
-        },
+        "step_seconds": {way: spread([turn[way].seconds for turn in turns]) for way in CONTENDERS},
         "cpu_seconds_on_one_core": {
-            each: spread([turn[each].cpu_seconds for turn in bound]) for each in bound[0]
+            way: spread([turn[way].cpu_seconds for turn in bound]) for way in bound[0]
         },
         "ratios": ratios(turns, bound),
     }

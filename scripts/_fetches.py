@@ -96,7 +96,7 @@ class Counter:
     def _output_elements(
         self, entry: int, access: Mapping[str, Any], row: Mapping[str, Any], ranges: Sequence[Any]
     ) -> int:
-        """An owner's tile, once for each part to be summed, without the owner's own."""
+        """Elements of an owner's tile, in each part of the sum, that the owner does not compute."""
         reduced = {row["vars"][int(v)]["name"] for v in access.get("reduce", {})}
         split = self._splits[self._plan.tensors[entry].node]
         parts = math.prod(k for k, cut in zip(self._plan.parts, split) if cut in reduced)

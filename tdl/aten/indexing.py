@@ -45,7 +45,7 @@ def index_select(data, index, *, dim):
 
 
 def _indexed(input_names):
-    """The dimensions that the tensors after the first index, from the names of the inputs."""
+    """The data's dimension that each index tensor stands for, from the names of the inputs."""
     return [
         int(name.partition(".")[2]) for name in input_names.split() if name.startswith("indices.")
     ]

@@ -198,7 +198,7 @@ def _sensitivity(unusual: Any, whole: dict[str, Any], command: Sequence[str]) ->
 
 
 def _operators(command: Sequence[str]) -> list[dict[str, Any]]:
-    """What running each operator alone finds (_OPERATORS says what), in the graph's order."""
+    """Run each operator alone; return the faults that _OPERATORS writes, in the graph's order."""
     environ = {k: v for k, v in os.environ.items() if k != "TOFU_PLAN"}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "operators.json"

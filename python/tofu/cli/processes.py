@@ -249,7 +249,7 @@ def _free_port() -> int:
 
 
 def _with_gpus(environs: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """The environments of all processes, each with GPUs of its own; as they are on CPUs."""
+    """Give each process GPUs of its own, in its environment; on CPUs change nothing."""
     count, environ = len(environs), environs[0]
     gpus = _gpus(environ)
     if environ.get("TOFU_DEVICE") == "cpu" or (not gpus and environ.get("TOFU_DEVICE") != "gpu"):

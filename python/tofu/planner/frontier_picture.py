@@ -219,7 +219,7 @@ def _labels(
 
 
 def _together(chart: _Chart, points: Sequence[Point]) -> list[tuple[_Place, list[str]]]:
-    """Dots with the names of all plans whose dots cannot be told from them."""
+    """The dots that can be told apart, each with the names of the plans at this place."""
     dots: list[tuple[_Place, list[str]]] = []
     for point in points:
         x, y = chart.place(point)

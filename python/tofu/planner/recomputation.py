@@ -124,8 +124,8 @@ def fit_with_recomputation(
 
     Args:
         table: strategy table of the graph.
-        fit_graph: finds a plan of a graph, in the limit if possible; told whether parts of the
-            graph run again.
+        fit_graph: finds a plan of a graph, in the limit if possible; its second argument says
+            whether parts of the graph run again.
         mode: one of config.RECOMPUTES.
         limit_bytes: bytes that a worker can hold; None: any number.
     """

@@ -196,7 +196,7 @@ def search_plan(
     """
     chosen = options or SearchOptions()
     pins = _fixed(table, cuts or {}, chosen)
-    # Passes are to be seen, and times depend on a machine's file.
+    # A cached plan has no passes to watch, and a machine's file may have changed since.
     is_new = on_pass is not None or chosen.machine or not caches()
     key = None if is_new else _key(table, workers, pins, chosen)
     plan = None if key is None else _kept_plan(table, key)

@@ -171,7 +171,7 @@ def _searched(trials: Iterable[Union[Trial, Found]], start: Start) -> Iterator[F
 
 
 def begin_trial(trial: Union[Trial, Found], start: Start) -> Callable[[], Found]:
-    """Begin to search the plan of a trial, unless it has one, and return what waits for it."""
+    """Begin to search a trial's plan, unless it has one; return a function that waits for it."""
     if not isinstance(trial, Trial):
         return lambda: trial
     wait = begin_search(trial.problem, trial.options, start=start)

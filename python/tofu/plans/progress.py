@@ -60,7 +60,7 @@ def hold_terminal() -> None:
 def stage(doing: str) -> Iterator[None]:
     """Show a stage that takes more than two seconds on a terminal, with its time so far.
 
-    A stage inside another one is told with it: "plan 3 of 20, predicting the memory, 4 s".
+    A stage inside another one is shown with it: "plan 3 of 20, predicting the memory, 4 s".
     """
     if Config.from_environment().log_level == "quiet" or not is_terminal():
         yield
@@ -177,7 +177,7 @@ class _Stage(_Follower):
 
 
 class SearchProgress(_Follower):
-    """What is known of a search.
+    """Shows the stage of a search, its best plan and its bound.
 
     Args:
         limit_s: its time limit, in seconds.
@@ -196,19 +196,19 @@ class SearchProgress(_Follower):
         self.heard: Optional[Heard] = self._hear if is_told else None
         self._limit_s = limit_s
         self._objective = objective
-        self._known: Optional[tuple[str, Optional[int], int]] = None
-        self._told: Optional[tuple[str, Optional[int], int]] = None
+        self._latest: Optional[tuple[str, Optional[int], int]] = None
+        self._printed: Optional[tuple[str, Optional[int], int]] = None
 
     def _hear(self, stage: str, best: Optional[int], bound: int) -> None:
-        self._known = stage, best, bound  # which the thread that shows it reads
+        self._latest = stage, best, bound  # which the thread that shows it reads
 
     def line(self) -> Optional[str]:
-        """What is known, if that is new or a terminal shows the time, too."""
-        known = self._known
-        if known is None or (known == self._told and not self._is_terminal):
+        """A line on the search, if there is news or a terminal shows the time, too."""
+        latest = self._latest
+        if latest is None or (latest == self._printed and not self._is_terminal):
             return None
-        self._told = known
-        return text(*known, self.seconds, self._limit_s, objective=self._objective)
+        self._printed = latest
+        return text(*latest, self.seconds, self._limit_s, objective=self._objective)
 
 
 def text(

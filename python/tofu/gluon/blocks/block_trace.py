@@ -308,9 +308,9 @@ class _Attributes:
             value.extend(content) if isinstance(value, list) else value.update(content)
 
 
-def _equal(one: Any, two: Any) -> bool:
+def _equal(first: Any, second: Any) -> bool:
     """Whether two states of NumPy's generator are equal."""
-    return all(np.array_equal(a, b) for a, b in zip(one, two))
+    return all(np.array_equal(a, b) for a, b in zip(first, second))
 
 
 def _describe(error: Exception) -> str:

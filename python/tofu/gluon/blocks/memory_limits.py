@@ -217,7 +217,7 @@ def _others(session: Session, pool: Any) -> Iterable[tuple[Any, Footprint]]:
 
 
 def _taken(session: Session, parameters: frozenset[int], pool: Any = None) -> int:
-    """Bytes that programs of other pools hold, without the given parameters."""
+    """Bytes that programs of other pools hold, except for these parameters."""
     total, counted = 0, parameters
     for other_pool, footprint in _others(session, pool):
         total += other_pool.bound * footprint.bound_bytes

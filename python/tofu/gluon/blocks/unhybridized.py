@@ -348,7 +348,7 @@ def _kind_of_check(graph: Graph, state: State) -> str:
 
 
 def _draws(op: str, attrs: Any, state: State) -> str:
-    """When an operator draws random numbers; "always" also for operators written in Python."""
+    """Whether an operator draws random numbers: "never", "always" (or unknown) or "in training"."""
     if op == "Dropout":
         drops = float(attrs.get("p", 0.5)) > 0
         return (

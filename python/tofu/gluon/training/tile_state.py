@@ -83,7 +83,7 @@ class TileState:
         return self.layout if self.update is None else self.update.layout
 
     def settle(self) -> None:
-        """Update tiles, unless a plan has said otherwise; no later one can."""
+        """Update whole tiles, unless a plan has divided the update; later plans cannot."""
         if self.update is None:
             self.update = Update(self.layout, self.cuts)
 

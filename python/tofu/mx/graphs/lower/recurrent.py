@@ -224,7 +224,7 @@ def _unpacked(parameters: Entry, build: Builder, sizes: _Sizes) -> list[_Layer]:
 def _pieces(
     parameters: Entry, build: Builder, shapes: Sequence[tuple[int, ...]]
 ) -> Iterator[Entry]:
-    """Cut the vector into these shapes; if it was concatenated from such tensors, yield these."""
+    """Cut the vector into these shapes, or yield the tensors that it was concatenated from."""
     joined = parameters.node
     if joined.op in ("_rnn_param_concat", "Concat") and len(joined.inputs) == len(shapes):
         whole = [_before_reshape(entry) for entry in joined.inputs]
