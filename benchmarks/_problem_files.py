@@ -53,8 +53,8 @@ def to_step_problem(problem: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return _converted(problem)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise PlanError(f"problem: {said}; expected one of the contest's format") from None
+        message = f"{type(error).__name__}: {error}"
+        raise PlanError(f"problem: {message}; expected one of the contest's format") from None
 
 
 def _converted(problem: Mapping[str, Any]) -> dict[str, Any]:

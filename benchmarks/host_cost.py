@@ -153,8 +153,8 @@ def goals(measurements: list[dict[str, Any]]) -> list[Goal]:
             if (record["network"], record["workers"]) == (name, workers):
                 value = record[quantity]
                 unit = "ms a step" if quantity == "step_ms" else "times the serial CPU time"
-                work, said = f"{name}, {workers} workers", f"{value:.3g} {unit}"
-                rows.append(Goal(work, said, f"{most:g}", met=value <= most))
+                work, measured = f"{name}, {workers} workers", f"{value:.3g} {unit}"
+                rows.append(Goal(work, measured, f"{most:g}", met=value <= most))
     return rows
 
 

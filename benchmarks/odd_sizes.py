@@ -122,7 +122,7 @@ def rows(
         [odd / even for odd, even in zip(seconds["odd", workers], seconds["even", workers])]
         for workers in (0, 2)
     )
-    added = [mine / its for mine, its in zip(tofu, plain)]
+    added = [tofu_ratio / plain_ratio for tofu_ratio, plain_ratio in zip(tofu, plain)]
     goal = f"{GOAL:.2f}"
     odd, even = ("batch {}, {} channels".format(*sizes[name]) for name in ("odd", "even"))
     work = f"per sample, {odd}, compared with {even}"

@@ -114,14 +114,14 @@ def goals(files: list[dict[str, Any]]) -> list[Goal]:
             rows.append(Goal(work, end, f"{PROVEN_SECONDS:g} s", proven and took <= PROVEN_SECONDS))
             continue
         times = [record["within"][str(share)] for share in WITHIN]
-        said = [
+        moments = [
             f"{share:.1%} never" if at is None else f"{share:.1%} after {at:.2f} s"
             for share, at in zip(WITHIN, times)
         ]
         targets = [f"{share:.1%} in {limit:g} s" for share, limit in zip(WITHIN, WITHIN_SECONDS)]
         met = all(at is not None and at <= most for at, most in zip(times, WITHIN_SECONDS))
         work = f"{work}, {record['threads']} threads"
-        rows.append(Goal(work, ", ".join([*said, end]), ", ".join(targets), met))
+        rows.append(Goal(work, ", ".join([*moments, end]), ", ".join(targets), met))
     return rows
 
 

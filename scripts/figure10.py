@@ -236,8 +236,8 @@ def _draw_bytes(axes: Any, rows: Sequence[dict[str, Any]], workers: int) -> None
             edgecolor="#333",
             hatch="///" if row["fits"] is False else "",
         )
-        said = f"  paper: {row['paper']}" if row["paper"] else ""
-        axes.text(size, at, f" {size:,.{1 if size < 100 else 0}f}{said}", va="center", fontsize=8)
+        remark = f"  paper: {row['paper']}" if row["paper"] else ""
+        axes.text(size, at, f" {size:,.{1 if size < 100 else 0}f}{remark}", va="center", fontsize=8)
     axes.set_yticks(range(len(rows)), [ALGORITHMS[row["mode"]] for row in rows])
     axes.set_xscale("log")
     sizes = [row["total_bytes"] / 2**30 for row in rows]

@@ -132,7 +132,7 @@ def page(folder: Path, printed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     verdicts = [UNSAID if reduced else verdict(each) for _, each in statements]
     held = f"{verdicts.count(HOLDS)} of {len(statements)} statements hold"
     held = "No verdicts" if reduced else held
-    lines = [f"{each}|{said}|{why}" for each, (said, why) in zip(verdicts, statements)]
+    lines = [f"{each}|{statement}|{why}" for each, (statement, why) in zip(verdicts, statements)]
     yield "statements", "\n".join([f"{held}. Simulated p2.8xlarge, {about}.", *lines])
     for name, text in printed.items():
         yield "title", title_of(name)
@@ -211,10 +211,10 @@ def _marked(text: str) -> str:
     return _MARK.sub(lambda match: f"<b>{match[1] or match[2]}</b>", plain)
 
 
-def _verdict_row(label: str, said: str, why: str) -> str:
+def _verdict_row(label: str, statement: str, why: str) -> str:
     kind = {each: each.replace(" ", "-") for each in VERDICTS}.get(label, "unsaid")
     reason = "" if why == HOLDS else why
-    return f'<tr><td class="verdict {kind}">{label}</td><td>{said}</td><td>{reason}</td></tr>'
+    return f'<tr><td class="verdict {kind}">{label}</td><td>{statement}</td><td>{reason}</td></tr>'
 
 
 def main() -> None:

@@ -168,9 +168,9 @@ def observations(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
         ("Tofu's plan takes longer over 16 workers than over 8", _tofu_across_hosts),
         ("8 workers fit, and 16 are less than twice as fast", _eight_are_enough),
     )
-    for said, check in checks:
+    for observation, check in checks:
         problems = [f"{row['model']}: {why}" for row in rows if (why := check(row))]
-        yield said, "; ".join(problems) if problems else "holds"
+        yield observation, "; ".join(problems) if problems else "holds"
 
 
 def _flat(row: Row) -> str:
@@ -230,7 +230,7 @@ def to_text(document: Row) -> str:
     header = ("model", "workers", "ours within 16 GiB", "data parallel", "Tofu's plan")
     lines += table(header, cells)
     if not document["reduced"]:  # reduced models say nothing of the full ones
-        lines += ["", *(f"{said}: {found}" for said, found in observations(rows))]
+        lines += ["", *(f"{observation}: {verdict}" for observation, verdict in observations(rows))]
     return "\n".join(lines) + "\n"
 
 

@@ -152,7 +152,9 @@ def to_text(document: Row) -> str:
     header = ("", "", "workers", "least memory", "turning point", "fastest")
     lines += [*table(header, cells), ""]
     if not document["reduced"]:
-        lines += [f"{said}: {found}" for said, found in observations(document["rows"])]
+        lines += [
+            f"{observation}: {verdict}" for observation, verdict in observations(document["rows"])
+        ]
         lines.append("")
     limits = [f"{limit} GiB" for limit in LIMITS_GIB]
     columns = [*limits, "fewest bytes"]

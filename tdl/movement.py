@@ -49,10 +49,10 @@ def _these_axes(shapes, axis=None):
 @op(name="squeeze", rewrites=_these_axes)
 def squeeze(data, *, axis=None, out_shapes):
     """Without dimensions of size 1."""
-    gone = _squeezed(data.shape, axis)
-    if len(out_shapes[0]) != data.ndim - len(gone):
+    dropped = _squeezed(data.shape, axis)
+    if len(out_shapes[0]) != data.ndim - len(dropped):
         return reshaped(data, out_shapes[0])
-    dims = [d for d in range(data.ndim) if d not in gone]
+    dims = [d for d in range(data.ndim) if d not in dropped]
     return lambda *i: data[tuple(i[dims.index(d)] if d in dims else 0 for d in range(data.ndim))]
 
 

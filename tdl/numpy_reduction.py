@@ -99,8 +99,8 @@ def percentile(a, q=None, *, axis=None, keepdims=False):
     lines = _of_lines([a], _axes(axis, a.ndim), keepdims, "Percentile")
     if q is None:
         return lines
-    of, asked = Opaque("Among"), names(q.ndim, "q")
-    variables = [*asked, *lines.names]
+    of, percentages = Opaque("Among"), names(q.ndim, "q")
+    variables = [*percentages, *lines.names]
     return Over(variables, lambda *v: of(lines.function(*v[q.ndim :]), q[v[: q.ndim]]))
 
 

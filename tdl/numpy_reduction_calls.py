@@ -63,9 +63,11 @@ def _statistics() -> list[Case]:
             cases.append(back("_backward_np_average", reads, *inputs, **named))
         plain = {**attrs, "q_scalar": "30"}
         cases.append(case("_npi_percentile", data, attrs=plain, numpy=True, expect=expect))
-        asked = In((6,), "int", 100)
+        percentages = In((6,), "int", 100)
         several = f"q0 {expect}".strip()
-        cases.append(case("_npi_percentile", data, asked, attrs=attrs, numpy=True, expect=several))
+        cases.append(
+            case("_npi_percentile", data, percentages, attrs=attrs, numpy=True, expect=several)
+        )
     for attrs, expect in (
         ({"ord": "2", "axis": "(1,)"}, "i0 i2"),
         ({"ord": "1", "axis": "(0,)", "keepdims": "True"}, "i1 i2"),

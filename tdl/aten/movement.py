@@ -71,8 +71,8 @@ def unsqueeze(data, *, dim):
 @op(name=("aten.squeeze.dim", "aten.squeeze.dims"))
 def squeeze(data, *, dim):
     """The elements without the named dimensions that have size 1; other named ones stay."""
-    gone = [d for d in axes_of(dim, data.ndim) if data.ones[d]]
-    dims = [d for d in range(data.ndim) if d not in gone]
+    dropped = [d for d in axes_of(dim, data.ndim) if data.ones[d]]
+    dims = [d for d in range(data.ndim) if d not in dropped]
     return lambda *i: data[tuple(i[dims.index(d)] if d in dims else 0 for d in range(data.ndim))]
 
 

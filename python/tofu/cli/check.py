@@ -173,8 +173,8 @@ def _sensitivity(unusual: Any, whole: dict[str, Any], command: Sequence[str]) ->
         rounded = _run(Path(folder), command, "float32~", False, None)
     tensors = {key: rounded[key] for key in whole if key in rounded}
     place = unusual.step, unusual.kind, unusual.name
-    moved = compare((whole, tensors), (whole, tensors))
-    (noise,) = (each.single for each in moved if (each.step, each.kind, each.name) == place)
+    changes = compare((whole, tensors), (whole, tensors))
+    (noise,) = (each.single for each in changes if (each.step, each.kind, each.name) == place)
     text = (
         f"at step {unusual.step} the {unusual.kind} {unusual.name} is the first that differs by "
         f"more than usual in float32 ({unusual.single:.1e}); "

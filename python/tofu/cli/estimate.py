@@ -306,10 +306,10 @@ def _batch_row(workers: int, batch: str) -> str:
     return line([str(workers), batch], list(map(len, _BATCH_COLUMNS)), right=(0, 1))
 
 
-def _fits(held: int, limit: Optional[int]) -> str:
+def _fits(size: int, limit: Optional[int]) -> str:
     if limit is None:
         return ""
-    return " +" if held <= limit else " -"
+    return " +" if size <= limit else " -"
 
 
 def _advice(report: Report) -> list[str]:

@@ -116,9 +116,9 @@ def _lines(rows: Sequence[_Row], optimizer: str, limit: Optional[int]) -> list[s
     return lines
 
 
-def _marked(held: int, limit: Optional[int]) -> str:
+def _marked(size: int, limit: Optional[int]) -> str:
     """Bytes, and whether they are within the limit."""
-    return format_bytes(held) + ("" if limit is None else " +" if held <= limit else " -")
+    return format_bytes(size) + ("" if limit is None else " +" if size <= limit else " -")
 
 
 def _advice(rows: Sequence[_Row], optimizer: str, limit: int) -> str:

@@ -261,6 +261,6 @@ def _rows(
     for point in [*front, *rivals]:
         seconds = [format_seconds(point.step_seconds)] if point.step_seconds is not None else []
         name = point.name + (" (turning point)" if point is turning else "")
-        held, moved = format_bytes(point.held_bytes), format_bytes(point.plan.total_bytes)
-        rows.append((held, moved, *seconds, name))
+        memory, traffic = format_bytes(point.held_bytes), format_bytes(point.plan.total_bytes)
+        rows.append((memory, traffic, *seconds, name))
     return header, rows

@@ -100,8 +100,8 @@ def _plans(path: str, workers: Optional[int]) -> list[Plan]:
     plans = plan_file.read_saved(Path(path))
     fitting = [plan for plan in plans if workers in (None, plan.workers)]
     if not fitting:
-        held = ", ".join(sorted({str(plan.workers) for plan in plans}))
-        raise ConfigError(f"{path}: no plan for {workers} workers, only for {held}")
+        numbers = ", ".join(sorted({str(plan.workers) for plan in plans}))
+        raise ConfigError(f"{path}: no plan for {workers} workers, only for {numbers}")
     return fitting
 
 

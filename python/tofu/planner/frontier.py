@@ -159,10 +159,10 @@ def _recomputations(problem: Problem) -> Iterator[Recomputation]:
     costs = {0, most.cost}
     for share in range(1, _LEVELS):
         limit = most.bytes + (most.saved_bytes - most.bytes) * share // _LEVELS
-        some = recomputed(problem.table, limit)
-        if some.cost not in costs:
-            costs.add(some.cost)
-            yield some
+        recomputation = recomputed(problem.table, limit)
+        if recomputation.cost not in costs:
+            costs.add(recomputation.cost)
+            yield recomputation
 
 
 def unbeaten(points: Sequence[Point]) -> list[Point]:

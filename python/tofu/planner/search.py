@@ -453,8 +453,8 @@ def _key(
     if digest is None:
         return None
     arguments = {key: value for key, value in options.arguments().items() if key != "time_limit_s"}
-    asked = json.dumps([workers, sorted(pins.items()), sorted(arguments.items())])
-    return file_cache.version(), table.graph.hash, digest, asked
+    request = json.dumps([workers, sorted(pins.items()), sorted(arguments.items())])
+    return file_cache.version(), table.graph.hash, digest, request
 
 
 def _kept_plan(table: _core.StrategyTable, key: tuple[str, ...]) -> Optional[_core.Plan]:

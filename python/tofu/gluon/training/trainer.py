@@ -306,17 +306,17 @@ def _divided(index: int, parameter: Any) -> _Divided:
 
 
 @contextlib.contextmanager
-def _parts(some: Sequence[_Divided]) -> Iterator[list[tuple[list[Any], list[Any]]]]:
+def _parts(group: Sequence[_Divided]) -> Iterator[list[tuple[list[Any], list[Any]]]]:
     """Gradients and weights to update; afterwards all workers get all parts.
 
     Copies live no longer than this context. After an interrupt, too, all workers have the same
     weights.
     """
-    parts = [(each.gradients(), each.weights()) for each in some]
+    parts = [(each.gradients(), each.weights()) for each in group]
     try:
         yield parts
     finally:
-        for each, (_, weights) in zip(some, parts):
+        for each, (_, weights) in zip(group, parts):
             each.spread(weights)
 
 
@@ -325,12 +325,12 @@ def _update_elementwise(updaters: Updaters, divided: Sequence[_Divided]) -> None
     tiles = [each.tile() for each in divided]
     devices = [updater.tofu_device for updater in updaters.updaters]
     for numbers, update in calls_for(updaters.optimizer, devices, tiles):
-        some = [divided[number] for number in numbers]
-        with _parts(some) as parts:
+        group = [divided[number] for number in numbers]
+        with _parts(group) as parts:
             for worker, updater in enumerate(updaters.updaters):
                 jobs = [
                     (each.index, gradients[worker], weights[worker])
-                    for each, (gradients, weights) in zip(some, parts)
+                    for each, (gradients, weights) in zip(group, parts)
                 ]
                 update(updater, jobs)
 
@@ -346,10 +346,10 @@ def _update_spread(updaters: Updaters, divided: Sequence[_Divided]) -> None:
             optimizer._update_count(index)
 
     for begin in range(0, len(divided), at_once):
-        some = divided[begin : begin + at_once]
+        group = divided[begin : begin + at_once]
         assert updaters.rule is not None
-        with _parts(some) as parts, autograd.pause():
-            spread = [_spread_of(updaters, each, *both) for each, both in zip(some, parts)]
+        with _parts(group) as parts, autograd.pause():
+            spread = [_spread_of(updaters, each, *both) for each, both in zip(group, parts)]
             updaters.rule(optimizer, spread, count)
 
 
@@ -365,16 +365,16 @@ def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
     """Gather and update whole weights, as many at a time as the optimizer takes in one call."""
     at_once = max(1, trainer._optimizer.aggregate_num)
     for begin in range(0, len(gathered), at_once):
-        some = gathered[begin : begin + at_once]
+        group = gathered[begin : begin + at_once]
         with autograd.pause():
             jobs = []
-            for index, parameter in some:
+            for index, parameter in group:
                 tile_state, where = parameter._tofu, parameter._ctx_list[0]
                 tiles, layout = tile_state.gradients.in_place()
                 gradient = tile_state.gather(tiles, where, layout=layout)
                 jobs.append((index, gradient, tile_state.gather(parameter._data, where)))
             whole_updater(trainer)(*zip(*jobs))
-            for (_, parameter), (_, _, weight) in zip(some, jobs):
+            for (_, parameter), (_, _, weight) in zip(group, jobs):
                 parameter._tofu.scatter(weight, out=parameter._data)
 
 

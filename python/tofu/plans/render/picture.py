@@ -56,10 +56,10 @@ def worker_pieces(tensor: TensorPlan, parts: Sequence[int]) -> list[tuple[int, .
         divided = []
         for piece in owned:
             for digit in range(count):
-                mine = list(piece)
+                worker_piece = list(piece)
                 if cut != REPLICATED:
-                    mine[cut] = mine[cut] * count + digit
-                divided.append(mine)
+                    worker_piece[cut] = worker_piece[cut] * count + digit
+                divided.append(worker_piece)
         owned = divided
     return [tuple(piece) for piece in owned]
 

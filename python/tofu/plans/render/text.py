@@ -148,12 +148,12 @@ def _is_ns(name: str) -> bool:
 def _candidates(plan: Plan) -> str:
     """The plans that were simulated, the fastest that fits first."""
     order = sorted(plan.simulated_ns.items(), key=lambda each: (each[1] < 0, abs(each[1])))
-    said = [
+    sentences = [
         f"the plan for {name} takes {format_seconds(abs(ns) / 1e9)}"
         f"{' and does not fit' if ns < 0 else ''}"
         for name, ns in order
     ]
-    return "; ".join(said)
+    return "; ".join(sentences)
 
 
 def _whole(plan: Plan) -> list[str]:

@@ -73,8 +73,8 @@ def _outcome(run: Run, var: int, first: Part, second: Part, number: int) -> Outc
     reduced = run.row["outputs"][number]["reduce"].get(str(var))
     if reduced is not None:
         return Outcome(reduced)
-    moved = _moved(first.outputs[number], second.outputs[number])
-    return Outcome("whole") if moved is None else Outcome("concatenate", moved)
+    dim = _moved(first.outputs[number], second.outputs[number])
+    return Outcome("whole") if dim is None else Outcome("concatenate", dim)
 
 
 def _covers(strategy: Way, way: Way, run: Run) -> bool:
