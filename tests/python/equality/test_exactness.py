@@ -22,8 +22,9 @@ from tofu.mx.graphs.lower.registry import AFTER, Builder, Lowering
 
 EPSILON = np.finfo(np.float32).eps
 MOST = 2  # times plain's error
-# Few draws show that most places are far from twice; where chance might decide, many do.
-FEW, CLEAR, MANY = 8, 1.5, 48
+# Few draws show that most places are far from twice; where chance might decide, more do: medians
+# of 48 products still differ by twice now and then, those of 400 do not.
+DRAWS, CLEAR = (8, 48, 400), 1.5
 # How a net is divided: along the batch, as the search finds best, or along features or rows.
 RUNS = {
     "batch": {"workers": 2, "search": "data-parallel"},
@@ -110,7 +111,8 @@ CASES = {
     "mean": Case(operator=lambda F, x: F.mean(x, axis=0)),
     "mean of all": Case(operator=lambda F, x: F.mean(x)),
     "variance": Case(operator=lambda F, x: variance(F, x)),
-    "product": Case(operator=lambda F, x: F.prod(F.clip(x, 0.9, 1.1), axis=1)),
+    # Factors near 1: of others, a product of 1,024 overflows, or one draw's decides all measures.
+    "product": Case(operator=lambda F, x: F.prod(1 + F.sin(x) / 64, axis=1)),
     "Dense": Case(lambda: nn.Dense(8)),
     "Conv2D": Case(lambda: nn.Conv2D(8, 3, padding=1), rank=3),
     "ReLU": Case(operator=lambda F, x: F.relu(x), values=EDGE),
@@ -238,8 +240,17 @@ def compared(plain, parted, exact):
     return found
 
 
-def measured(case, shape, values, draws=FEW):
+def measured(case, shape, values, draws=DRAWS):
     """What `compared` finds, for each of RUNS that can divide such a shape."""
+    for count in draws:
+        found = found_in(case, shape, values, count)
+        if worst(found) <= CLEAR:
+            break
+    return found
+
+
+def found_in(case, shape, values, draws):
+    """The same, for so many draws."""
     exact = run(case, shape, values, "float64", draws)
     plain = run(case, shape, values, "float32", draws)
     found = {}
@@ -252,8 +263,6 @@ def measured(case, shape, values, draws=FEW):
             found[how] = compared(plain, run(case, shape, values, "float32", draws), exact)
         finally:
             tofu.gluon.disable()
-    if draws == FEW and worst(found) > CLEAR:
-        return measured(case, shape, values, MANY)
     return found
 
 
@@ -385,7 +394,7 @@ ROW, ROWS, IMAGE, IMAGES = (1, 96), (2, 96), (1, 8, 6, 6), (2, 8, 6, 6)
 )
 def test_less_exact_forms_are_noticed(monkeypatch, name, values, shape, fault, op):
     fault(monkeypatch, op)
-    assert worst(measured(CASES[name], shape, values, draws=6)) > MOST
+    assert worst(found_in(CASES[name], shape, values, 6)) > MOST
 
 
 def alike(ratios):
@@ -414,9 +423,15 @@ def test_results_that_are_no_numbers_are_furthest_off():
 
 
 @pytest.mark.parametrize(
-    ("errors", "draws"), [({8: 1.4}, [8]), ({8: 1.6, 48: 1.4}, [8, 48]), ({8: 3, 48: 3}, [8, 48])]
+    ("errors", "draws"),
+    [
+        ({8: 1.4}, [8]),
+        ({8: 1.6, 48: 1.4}, [8, 48]),
+        ({8: 3, 48: 2, 400: 1.4}, [8, 48, 400]),
+        ({8: 3, 48: 3, 400: 3}, [8, 48, 400]),
+    ],
 )
-def test_many_draws_decide_where_chance_might(monkeypatch, errors, draws):
+def test_more_draws_decide_where_chance_might(monkeypatch, errors, draws):
     tried = []
 
     def run_plainly(case, shape, values, dtype, draws):
@@ -441,8 +456,8 @@ the rows of images. The output and every gradient are compared with the plain ru
 
 The errors of one draw are a matter of luck: where a sum cancels, plain MXNet is at times exact, and
 the column "one draw" shows how much further off the parts then are. So errors are compared over
-{few} draws, or over {many} where those of {few} are more than {clear} times as far off, by three
-measures, none of which may be more than twice plain's:
+{draws} draws, more where those of fewer are more than {clear} times as far off, by three measures,
+none of which may be more than twice plain's:
 
 - largest: the root mean square of the largest error of each draw, which a few bad draws decide;
 - elements: the root mean square of all errors, which the largest element does not hide;
@@ -487,8 +502,7 @@ def row(place):
 
 def main(names):
     said = PAGE.format(
-        few=FEW,
-        many=MANY,
+        draws=listed(DRAWS),
         clear=CLEAR,
         one=listed(SIZES[1]),
         three=listed(SIZES[3]),
