@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import functools
 import inspect
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, Optional, Union
 
@@ -107,6 +110,7 @@ def enable(
     error_list.take_turns()
     messages.set_level(new.log_level)
     _set_environment(new.state)
+    _name_crashes()
     _patch_mxnet(new.state)
     session.activate(new)
 
@@ -165,6 +169,17 @@ def _set_environment(state: State) -> None:
         before = os.environ.get(name)
         os.environ[name] = value
         state.undo.append(_restorer(name, before))
+
+
+def _name_crashes() -> None:
+    """End a process that crashes, and print the script's lines; MXNet's handler does neither.
+
+    It ends the engine on the thread that crashed, which may wait for a lock of its own. Python can
+    not put it back, so a process keeps this one.
+    """
+    if not faulthandler.is_enabled() and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        faulthandler.enable(2)
 
 
 def _restorer(name: str, before: Optional[str]) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -428,3 +429,35 @@ def test_operators_may_differentiate_for_themselves():
         timeout=60,
     )
     assert done.stdout == "ended\n", done.stderr
+
+
+CRASHING = """
+    import ctypes
+    import mxnet as mx
+    import tofu
+
+    class Crashing(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            ctypes.string_at(0)
+
+    @mx.operator.register("crashing")
+    class Property(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Crashing()
+
+    tofu.enable(workers=2, device="cpu", log="quiet")
+    mx.nd.Custom(mx.nd.ones(3), op_type="crashing").wait_to_read()
+"""
+
+
+def test_a_crash_ends_the_process_and_names_the_line():
+    """MXNet's own handler prints no line, and was seen to wait for ever for a lock of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CRASHING)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGSEGV, done.stderr
+    assert 'File "<string>", line 8 in forward' in done.stderr
