@@ -3,6 +3,8 @@
 An exchange costs a message to every rank, however small it is. So a fetch whose result nothing
 needs yet, such as a gradient's, waits for a fetch that is needed; and a fetch that is needed soon,
 such as a parameter's, goes along with it. Waiting and early tiles take memory, so a limit applies.
+A batch starts as soon as its tiles are there, and calls run until one needs it; a fetch that would
+make it start later, and is not needed soon, waits for the next.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from dataclasses import dataclass
 
 from tofu.torch.aten_strategies import computes_nothing
 from tofu.torch.module_graph import operator_name
+from tofu.torch.order import WINDOW
 from tofu.torch.traced import Entry, Operator
 
-__all__ = ["BATCH_BYTES", "Task", "batched", "reordered"]
+__all__ = ["BATCH_BYTES", "Task", "batched", "reordered", "started"]
 
 # The most bytes that a rank keeps waiting, or receives early.
 BATCH_BYTES = 4 << 20
@@ -76,6 +79,27 @@ def batched(
     return batches
 
 
+def started(batches: Sequence[Sequence[tuple[Task, ...]]]) -> list[list[tuple[Task, ...]]]:
+    """Moves each batch to the first call before which its exchange can start.
+
+    One exchange runs at a time, so that a rank holds the messages of one: it ends when a call needs
+    it, or when the next must start. Batches without a message stay.
+    """
+    moved: list[list[tuple[Task, ...]]] = [[] for _ in batches]
+    place: dict[int, int] = {}
+    free = 0
+    for number, joined in enumerate(batches):
+        for batch in joined:
+            start = number
+            if any(task.bytes for task in batch):
+                made = (place[id(before)] for task in batch for before in task.after)
+                start = max(min(free, number), *(task.ready + 1 for task in batch), *made)
+                free = min(task.due for task in batch)
+            place.update((id(task), start) for task in batch)
+            moved[start].append(batch)
+    return moved
+
+
 def _batch(
     waiting: Sequence[Task], needed: Sequence[Task], left: set[int], limit: int
 ) -> list[Task]:
@@ -87,9 +111,13 @@ def _batch(
     needed_ids = {id(task) for task in needed}
     batch = [task for task in can if id(task) in needed_ids]
     sent = frozenset().union(*(task.messages for task in batch if task.bytes))
+    soon = needed[0].due + WINDOW
+    ready = max((task.ready for task in can if task.due <= soon and task.bytes), default=-1)
     size = 0
     for task in sorted(can, key=lambda task: task.due):
         if id(task) in needed_ids or task.bytes == 0:  # without a message there is no hurry
+            continue
+        if task.due > soon and task.ready > ready:  # it would delay the others
             continue
         if not task.messages <= sent:  # it would add a message, which later tasks could share
             continue

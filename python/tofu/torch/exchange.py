@@ -1,15 +1,17 @@
 """Brings regions of tiles from rank to rank: one message per rank, however many regions.
 
 A region is a box that a rank assembles of pieces of its own and others' tiles. Terms of a sum
-overlap, and are combined in one order on all ranks.
+overlap, and are combined in one order on all ranks. Messages travel while the rank computes: an
+exchange starts, and is finished later.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from tofu.torch.ranks import connected
 
-__all__ = ["FILL", "Exchange", "Message", "Piece", "Region", "Tiles", "Transfers"]
+__all__ = ["FILL", "Exchange", "Message", "Pending", "Piece", "Region", "Tiles", "Transfers"]
 
 FILL = -1
 _COMBINE = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
@@ -121,12 +123,33 @@ class Transfers:
                     self.sends.setdefault(region.worker, []).append(piece)
 
     @property
-    def reads(self) -> Iterator[Any]:
-        """The tiles of this worker that it sends, or reads itself."""
-        for piece in itertools.chain(*self.sends.values()):
-            yield piece.tile
-        for region in self.regions:
-            yield from (p.tile for p in region.pieces if p.worker == region.worker)
+    def sent(self) -> tuple[Any, ...]:
+        """The tiles of this worker that it sends."""
+        pieces = itertools.chain(*self.sends.values())
+        return tuple(dict.fromkeys(piece.tile for piece in pieces))
+
+    @property
+    def reads(self) -> tuple[Any, ...]:
+        """The tiles of this worker that its own regions have pieces of."""
+        pieces = (p for r in self.regions for p in r.pieces if p.worker == r.worker)
+        return tuple(dict.fromkeys(piece.tile for piece in pieces))
+
+
+@dataclass
+class Pending:
+    """An exchange whose messages travel.
+
+    Attributes:
+        transfers: what the rank sends, receives and assembles.
+        messages: worker -> message for it. A message may be a view of a tile.
+        received: worker -> message from it, which is there once the works have ended.
+        works: torch's handles of the sends and receives.
+    """
+
+    transfers: Transfers
+    messages: dict[int, Any]
+    received: dict[int, Message]
+    works: list[Any]
 
 
 class Exchange:
@@ -146,29 +169,50 @@ class Exchange:
 
     def run(self, transfers: Transfers, tiles: Tiles) -> None:
         """Add a worker's regions to its tiles; all ranks must call this in the same order."""
+        self.finish(self.start(transfers, tiles), tiles)
+
+    def start(self, transfers: Transfers, tiles: Tiles) -> Pending:
+        """Send a worker's tiles, which must keep their values until the exchange is finished.
+
+        All ranks must start exchanges in the same order.
+        """
         received = {w: Message(each, self._device) for w, each in transfers.receives.items()}
         self.received_bytes += sum(message.received_bytes for message in received.values())
-        messages = self._messages(transfers, tiles)
-        self._send(messages, {w: message.buffer for w, message in received.items()})
-        del messages
-        for region in transfers.regions:
-            tiles[region.tile] = self._assembled(region, tiles, received)
+        messages = self._messages(transfers.sends, tiles)
+        works = self._send(messages, {w: message.buffer for w, message in received.items()})
+        return Pending(transfers, messages, received, works)
 
-    def _messages(self, transfers: Transfers, tiles: Tiles) -> dict[int, Any]:
+    def wait(self, pending: Pending) -> None:
+        """Wait for the messages of an exchange. Raises ConnectionLostError."""
+        with self._connected({*pending.messages, *pending.received}):
+            for work in pending.works:
+                work.wait()
+        pending.works.clear()
+        pending.messages.clear()
+
+    def finish(self, pending: Pending, tiles: Tiles) -> None:
+        """Wait for the messages of an exchange, and add the worker's regions to its tiles."""
+        self.wait(pending)
+        for region in pending.transfers.regions:
+            tiles[region.tile] = self._assembled(region, tiles, pending.received)
+
+    def _messages(self, sends: Mapping[int, Sequence[Piece]], tiles: Tiles) -> dict[int, Any]:
         """Returns worker -> message for it."""
         return {
             worker: _packed([tiles[piece.tile][piece.source] for piece in pieces])
-            for worker, pieces in transfers.sends.items()
+            for worker, pieces in sends.items()
         }
 
-    def _send(self, messages: Mapping[int, Any], buffers: Mapping[int, Any]) -> None:
-        """Send a message to each worker, and fill the buffers of those that send here."""
+    def _send(self, messages: Mapping[int, Any], buffers: Mapping[int, Any]) -> list[Any]:
+        """Begin to send to each worker, and to fill the buffers of those that send here."""
         works = [dist.P2POp(dist.isend, each, self._ranks[w]) for w, each in messages.items()]
         works += [dist.P2POp(dist.irecv, each, self._ranks[w]) for w, each in buffers.items()]
-        if works:
-            with connected(f"rank {self._rank}: tiles of ranks {_numbers(works)}"):
-                for work in dist.batch_isend_irecv(works):
-                    work.wait()
+        with self._connected({*messages, *buffers}):
+            return dist.batch_isend_irecv(works) if works else []
+
+    def _connected(self, workers: Iterable[int]) -> contextlib.AbstractContextManager[None]:
+        ranks = ", ".join(map(str, sorted(self._ranks[w] for w in workers)))
+        return connected(f"rank {self._rank}: tiles of ranks {ranks}")
 
     def _assembled(self, region: Region, tiles: Tiles, received: Mapping[int, Message]) -> Any:
         result = None
@@ -206,10 +250,6 @@ class Exchange:
 
 def _box(corner: Shape, shape: Shape) -> tuple[slice, ...]:
     return tuple(slice(low, low + size) for low, size in zip(corner, shape))
-
-
-def _numbers(works: Sequence[dist.P2POp]) -> str:
-    return ", ".join(str(rank) for rank in sorted({work.peer for work in works}))
 
 
 # Pieces in a message begin at multiples of this, so that each can be viewed as its own type.

@@ -1,8 +1,9 @@
-"""Orders a pass's calls: calls that need no exchange run first, so more tiles move together.
+"""Orders a pass's calls, so that more tiles move together, and while calls run.
 
 When the next call waits for tiles of other ranks, calls shortly after it may be ready: gradients of
-weights, or the other projections of an attention layer. They run before the exchange, and their
-outputs go along with it. All ranks find the same order.
+weights, or the other projections of an attention layer. They run first. Those whose outputs a call
+waits for go before the exchange, so that these travel together; the others, and calls shortly
+before that the exchange does not need, run while it is under way. All ranks find the same order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tofu.torch.rank_graph import Group
 
 __all__ = ["WINDOW", "arranged"]
 
-# Number of calls that a call may overtake; its outputs stay alive longer.
+# Number of calls that a call may overtake, or let pass; tiles stay alive longer.
 WINDOW = 48
 
 
@@ -23,24 +24,28 @@ def arranged(
     window: int = WINDOW,
     late: Container[str] = (),
 ) -> list[Group]:
-    """Reorders calls so that they need few exchanges.
+    """Reorders calls so that they need few exchanges, and some run during each.
 
     Args:
         calls: in an order in which they can run.
         fetches: all fetches by name.
-        window: number of calls to look ahead; 1: their order stays.
+        window: number of calls to look ahead, and back; 1: their order stays.
         late: the names of calls that overtake no other, as memory is kept for them.
     """
     state = _State({call.name for call in calls}, fetches)
     left = list(calls)
     order: list[Group] = []
+    begin = 0  # of the calls that may run while the next exchange does
     while left:
         if state.waits(left[0]):
             ready = list(state.ready([c for c in left[:window] if c.name not in late]))
-            order += ready
             taken = {call.name for call in ready}
             left = [call for call in left if call.name not in taken]
-            state.exchange(left[:window])
+            sources = state.exchange(left[:window])
+            recent = max(begin, len(order) - window)
+            before, beside = state.parted([*order[recent:], *ready], sources)
+            order[recent:] = [*before, *beside]
+            begin = len(order) if before else begin
         order.append(left.pop(0))
         state.ran.add(order[-1].name)
     return order
@@ -93,7 +98,23 @@ class _State:
                 self.ran.add(call.name)
                 yield call
 
-    def exchange(self, calls: Sequence[Group]) -> None:
-        """Note that an exchange delivers the regions that these calls read."""
-        for call in calls:
-            self._there |= {name for name in call.reads if self._makers_of(name) <= self.ran}
+    def exchange(self, calls: Sequence[Group]) -> set[str]:
+        """Note that an exchange delivers the regions that calls read; returns their makers."""
+        names = {name for call in calls for name in call.reads if name in self._fetches}
+        names = {name for name in names - self._there if self._makers_of(name) <= self.ran}
+        self._there |= names
+        return set().union(*map(self._makers_of, names))
+
+    def parted(self, calls: Sequence[Group], names: set[str]) -> tuple[list[Group], list[Group]]:
+        """Parts calls into those that some calls are, or need, and those that can run later.
+
+        Args:
+            calls: in an order in which they can run.
+            names: the names of the calls that are needed.
+        """
+        needed = set(names)
+        for call in reversed(calls):
+            if call.name in needed:
+                needed.update(*map(self._makers_of, call.reads))
+        before = [call for call in calls if call.name in needed]
+        return before, [call for call in calls if call.name not in needed]

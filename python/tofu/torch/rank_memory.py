@@ -12,16 +12,16 @@ import math
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 
 from tofu.plans import Plan
 from tofu.plans.peak import Held, Peak
-from tofu.torch.exchange import FILL, Exchange, Message, Piece, Tiles, Transfers
+from tofu.torch.exchange import FILL, Exchange, Message, Pending, Piece, Tiles
 from tofu.torch.module_graph import OPTIMIZERS
 from tofu.torch.private_names import TorchDispatchMode
-from tofu.torch.rank_program import Call, Fetch, Program
+from tofu.torch.rank_program import Call, Fetch, Program, Start
 from tofu.torch.torch_plan import MOST_DIVIDED, TorchPlan
 from tofu.torch.traced import Variable
 
@@ -157,14 +157,16 @@ class _Place:
 class _NoExchange(Exchange):
     """Exchanges that send nothing: messages and tiles are allocated, but not filled."""
 
-    def _messages(self, transfers: Transfers, tiles: Tiles) -> dict[int, Any]:
-        """Allocate all messages as one tensor."""
+    def _messages(self, sends: Mapping[int, Sequence[Piece]], tiles: Tiles) -> dict[int, Any]:
+        """Allocate messages of several pieces as one tensor."""
+        alone = {worker: pieces for worker, pieces in sends.items() if len(pieces) == 1}
         size = sum(
             math.prod(piece.shape) * tiles[piece.tile].element_size()
-            for pieces in transfers.sends.values()
-            for piece in pieces
+            for worker in sends.keys() - alone.keys()
+            for piece in sends[worker]
         )
-        return {0: torch.empty(size, dtype=torch.uint8, device=_DEVICE)}
+        joined = torch.empty(size, dtype=torch.uint8, device=_DEVICE)
+        return {self.worker: joined, **super()._messages(alone, tiles)}
 
     def _fill(
         self, value: Any, pieces: Sequence[Piece], tiles: Tiles, received: Mapping[int, Message]
@@ -173,8 +175,8 @@ class _NoExchange(Exchange):
             if piece.worker not in (FILL, self.worker):
                 received[piece.worker].skip()
 
-    def _send(self, messages: Mapping[int, Any], buffers: Mapping[int, Any]) -> None:
-        pass
+    def _send(self, messages: Mapping[int, Any], buffers: Mapping[int, Any]) -> list[Any]:
+        return []
 
 
 class _DryProgram(Program):
@@ -193,9 +195,11 @@ class _DryProgram(Program):
         super()._run(call, tiles)
         self.most[-1] = self.lives.most_bytes
 
-    def _exchange(self, fetch: Fetch, tiles: Tiles) -> None:
-        self._noted(fetch.name, fetched=True)
-        super()._exchange(fetch, tiles)
+    def _exchange(
+        self, step: Union[Start, Fetch], tiles: Tiles, pending: dict[str, Pending]
+    ) -> None:
+        self._noted(step.name, fetched=True)
+        super()._exchange(step, tiles, pending)
         self.most[-1] = self.lives.most_bytes
 
     def _noted(self, node: str, *, fetched: bool) -> None:

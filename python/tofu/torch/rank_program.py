@@ -1,25 +1,27 @@
 """Runs a planned joint graph on this rank: ATen operators on tiles, and exchanges between them.
 
 What a rank calls and what ranks fetch is read from the partitioned graph (``rank_graph``). Here it
-gets its order, the same on all ranks, and several fetches become one exchange (``batches``).
+gets its order, the same on all ranks, and several fetches become one exchange (``batches``), which
+starts once the tiles that it sends are there and ends at the first step that reads a region.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Optional, Union
+from typing import Any, ClassVar, Optional, Union
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
-from tofu.errors import GraphError
-from tofu.torch.batches import Task, batched, reordered
+from tofu.errors import ConnectionLostError, GraphError
+from tofu.torch.batches import Task, batched, reordered, started
 from tofu.torch.calls import arguments_of, filled, function_of, is_random, places_of
 from tofu.torch.compiling import Segment, with_segments
-from tofu.torch.exchange import Exchange, Transfers
+from tofu.torch.exchange import Exchange, Pending, Transfers
 from tofu.torch.in_place import in_place
 from tofu.torch.order import arranged
 from tofu.torch.placements import WHOLE, Boxes, Placement, regions_between
@@ -64,25 +66,52 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Fetch:
-    """An exchange as this rank takes part in it.
+class Start:
+    """The start of an exchange, whose messages travel until its `Fetch`.
 
     Attributes:
         name: the first region's name, for memory's records.
         transfers: the messages and regions that the rank sends, receives and assembles.
-        reads: the tiles that it sends or reads.
-        makes: the regions that it assembles.
         drops: tiles that no later step reads.
     """
 
     name: str
     transfers: Transfers
-    reads: tuple[Tile, ...]
-    makes: tuple[Tile, ...]
+    drops: tuple[Tile, ...] = ()
+    makes: ClassVar[tuple[Tile, ...]] = ()
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        """The tiles that the rank sends."""
+        return self.transfers.sent
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """The end of an exchange, at the first step that needs it: the rank assembles its regions.
+
+    Attributes:
+        name: the first region's name, for memory's records.
+        transfers: the messages and regions that the rank sends, receives and assembles.
+        drops: tiles that no later step reads.
+    """
+
+    name: str
+    transfers: Transfers
     drops: tuple[Tile, ...] = ()
 
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        """The tiles of which the regions have pieces."""
+        return self.transfers.reads
 
-Planned = Union[Call, Fetch]
+    @property
+    def makes(self) -> tuple[Tile, ...]:
+        """The regions."""
+        return tuple(region.tile for region in self.transfers.regions)
+
+
+Planned = Union[Call, Start, Fetch]
 Step = Union[Planned, Segment]
 
 
@@ -237,19 +266,36 @@ class Program:
         return tiles[tile]
 
     def _run_all(self, steps: Sequence[Step], tiles: Tiles) -> None:
-        for step in steps:
-            if isinstance(step, Fetch):
-                self._exchange(step, tiles)
-            elif isinstance(step, Call):
-                self._run(step, tiles)
-            else:
-                results = step([tiles[tile] for tile in step.reads])
-                tiles.update(zip(step.makes, results))
-            for tile in step.drops:
-                tiles.pop(tile, None)
+        pending: dict[str, Pending] = {}
+        try:
+            for step in steps:
+                self._step(step, tiles, pending)
+                for tile in step.drops:
+                    tiles.pop(tile, None)
+        except Exception:  # messages that are left would meet those of a later call
+            for each in pending.values():
+                with contextlib.suppress(ConnectionLostError):
+                    self.exchange.wait(each)
+            raise
 
-    def _exchange(self, fetch: Fetch, tiles: Tiles) -> None:
-        self.exchange.run(fetch.transfers, tiles)
+    def _step(self, step: Step, tiles: Tiles, pending: dict[str, Pending]) -> None:
+        if isinstance(step, (Start, Fetch)):
+            self._exchange(step, tiles, pending)
+        elif isinstance(step, Call):
+            self._run(step, tiles)
+        else:
+            results = step([tiles[tile] for tile in step.reads])
+            tiles.update(zip(step.makes, results))
+
+    def _exchange(
+        self, step: Union[Start, Fetch], tiles: Tiles, pending: dict[str, Pending]
+    ) -> None:
+        """Start an exchange, or finish it; one that sends and receives nothing has no start."""
+        exchange = pending.pop(step.name, None) or self.exchange.start(step.transfers, tiles)
+        if isinstance(step, Start):
+            pending[step.name] = exchange
+        else:
+            self.exchange.finish(exchange, tiles)
 
     def _run(self, call: Call, tiles: Tiles) -> None:
         values = [tiles[tile] for tile in call.reads]
@@ -306,19 +352,19 @@ class Program:
         groups = [graph.calls[o.name] for o in reordered(operators) if o.name in graph.calls]
         late = {operator.name for operator in operators if operator.repeats}
         calls = arranged(groups, graph.fetches, late=late)
-        batches = batched(self._tasks(calls, set(fetches)), len(calls))
+        batches = started(batched(self._tasks(calls, set(fetches)), len(calls)))
         steps: list[Planned] = []
         for number, group in enumerate([*calls, None]):
             for batch in batches[number]:
                 regions = [r for task in batch for r in graph.regions(graph.fetches[task.name])]
                 transfers = Transfers(regions, self.worker)
-                if transfers.regions or transfers.sends:
-                    makes = tuple(region.tile for region in transfers.regions)
-                    reads = tuple(dict.fromkeys(transfers.reads))
-                    steps.append(Fetch(batch[0].name, transfers, reads, makes))
+                if transfers.sends or transfers.receives:
+                    steps.append(Start(batch[0].name, transfers))
+                elif transfers.regions:
+                    steps.append(Fetch(batch[0].name, transfers))
             if group is not None and self.worker in group.nodes:
                 steps.append(self._call(graph.instance(group.nodes[self.worker])))
-        return self._with_constants(steps, heads)
+        return self._with_constants(_with_ends(steps), heads)
 
     def _with_constants(self, steps: Sequence[Planned], heads: set[Tile]) -> list[Planned]:
         """Adds the calls that make constants, each before its first reader."""
@@ -406,6 +452,25 @@ class Program:
             return with_segments(done, _is_compiled, heads)
         calls = [step for step in done if isinstance(step, Call)]
         return in_place(calls, done, self.graph.form)
+
+
+def _with_ends(steps: Sequence[Planned]) -> list[Planned]:
+    """Finishes each exchange before its first reader, the next start, or the end of the pass."""
+    done: list[Planned] = []
+    pending: Optional[Fetch] = None
+    regions: set[Tile] = set()
+    for step in [*steps, None]:
+        if pending is not None and (
+            step is None or isinstance(step, Start) or not regions.isdisjoint(step.reads)
+        ):
+            done.append(pending)
+            pending = None
+        if step is not None:
+            done.append(step)
+        if isinstance(step, Start):
+            pending = Fetch(step.name, step.transfers)
+            regions = {*pending.makes}
+    return done
 
 
 def _is_compiled(step: Step) -> bool:

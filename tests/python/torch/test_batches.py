@@ -14,7 +14,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import tofu.torch
 from tofu.plans import SearchOptions
-from tofu.torch.batches import Task, batched
+from tofu.torch.batches import Task, batched, started
 from tofu.torch.models import MODELS
 from tofu.torch.order import arranged
 from tofu.torch.rank_graph import Group
@@ -77,13 +77,32 @@ def test_every_move_is_made_once_and_in_time(seed: int) -> None:
         if draw.random() < 0.4:
             due = draw.randrange(ready + 1, count + 1)
             tasks.append(task(ready, due, draw.randrange(4), tasks[-1]))
-    found = batched(tasks, count, limit=draw.randrange(1, 12))
-    order = [(n, t) for n, batches in enumerate(found) for k, b in enumerate(batches) for t in b]
-    at = {id(t): (n, k) for n, bs in enumerate(found) for k, b in enumerate(bs) for t in b}
-    assert len(order) == len(at) == len(tasks)
-    for each in tasks:
-        assert each.ready < at[id(each)][0] <= each.due
-        assert all(at[id(before)] < at[id(each)] for before in each.after)
+    moved = batched(tasks, count, limit=draw.randrange(1, 12))
+    for found in (moved, started(moved)):
+        order = [t for batches in found for batch in batches for t in batch]
+        at = {id(t): (n, k) for n, bs in enumerate(found) for k, b in enumerate(bs) for t in b}
+        assert len(order) == len(at) == len(tasks)
+        for each in tasks:
+            assert each.ready < at[id(each)][0] <= each.due
+            assert all(at[id(before)] < at[id(each)] for before in each.after)
+
+
+def test_an_exchange_starts_once_its_tiles_are_there() -> None:
+    needed, other, free = task(2, 7), task(4, 9), task(1, 8, 0)
+    found = started(batched([needed, other, free], 9))
+    assert [found[5], found[8]] == [[(needed, other)], [(free,)]]
+
+
+def test_an_exchange_starts_when_the_one_before_is_needed() -> None:
+    first, second, third = task(-1, 3, 2), task(-1, 6, 2), task(6, 8)
+    found = started(batched([first, second, third], 9, limit=1))
+    assert [found[0], found[3], found[7]] == [[(first,)], [(second,)], [(third,)]]
+
+
+def test_what_would_delay_an_exchange_waits_for_the_next() -> None:
+    needed, gradient, last = task(3, 50), task(40, 200), task(150, 190)
+    found = batched([needed, gradient, last], 200)
+    assert [found[50], found[190]] == [[(needed,)], [(last, gradient)]]
 
 
 @pytest.fixture
@@ -158,6 +177,17 @@ def test_calls_that_need_nothing_of_the_pass_do_not_run_early() -> None:
     given.call("mask")
     given.call("z", "y", "mask")
     assert given.arranged() == ["x", "y", "mask", "z"]
+
+
+def test_calls_that_an_exchange_does_not_need_run_meanwhile() -> None:
+    given = Pass()
+    given.call("x")
+    given.call("before", "x")
+    given.call("a", "x", exchanged=True)
+    given.call("b", "a")
+    given.call("after", "x")
+    given.call("c", "b")
+    assert given.arranged() == ["x", "a", "before", "after", "b", "c"]
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import torch
 
 from tofu.torch.calls import _Input, places_of
+from tofu.torch.exchange import Piece, Region, Transfers
 from tofu.torch.in_place import in_place
 from tofu.torch.rank_memory import dry_run
-from tofu.torch.rank_program import Call
+from tofu.torch.rank_program import Call, Start
 
 aten = torch.ops.aten
 FORM = ((2, 3), 0)
@@ -25,12 +25,10 @@ def call(function: Any, made: int, *reads: int, drops: tuple[int, ...] = ()) -> 
     return Call("", function, tiles, arguments, {}, made_tiles, dropped)
 
 
-@dataclass
-class Sent:
-    """An exchange that reads a tile."""
-
-    reads: tuple[Any, ...]
-    drops: tuple[Any, ...] = field(default=())
+def sends(tile: int) -> Start:
+    """The start of an exchange in which this rank, 0, sends a tile to rank 1."""
+    pieces = (Piece(0, (tile, 0), 0, (0, 0), (0, 0), FORM[0]),)
+    return Start("", Transfers([Region(1, (9, 0), FORM[0], torch.float32, pieces)], 0))
 
 
 def functions(*steps: Any, forms: Any = None) -> list[Any]:
@@ -56,11 +54,18 @@ def test_a_result_takes_the_place_of_a_tile_that_is_read_last() -> None:
         (FIRST, call(aten.add.Tensor, 2, 1, 10)),
         (call(aten.add.Tensor, 2, 1, 10, drops=(1,)),),
         (FIRST, call(aten.view.default, 3, 1), call(aten.add.Tensor, 2, 1, 10, drops=(1,))),
-        (FIRST, Sent(((1, 0),)), call(aten.add.Tensor, 2, 1, 10, drops=(1,))),
+        (FIRST, sends(1), call(aten.add.Tensor, 2, 1, 10, drops=(1,))),
         (FIRST, call(aten.add.Tensor, 2, 1, 1, drops=(1,))),
         (FIRST, call(aten.add.Tensor, 2, 10, 1, drops=(1,))),
     ],
-    ids=["read later", "made before", "seen as a view", "sent", "read twice", "second argument"],
+    ids=[
+        "read later",
+        "made before",
+        "seen as a view",
+        "being sent",
+        "read twice",
+        "second argument",
+    ],
 )
 def test_what_something_else_may_read_is_not_written_over(steps) -> None:
     assert functions(*steps)[-1] == aten.add.Tensor
