@@ -201,15 +201,17 @@ def main(comparison: Comparison, description: str) -> None:
     args = parser.parse_args()
     if draw_again(args, draw):
         return
-    earlier_rows = (
-        [] if args.rows is None else json.loads(args.rows.read_text(encoding="utf-8"))["rows"]
-    )
+    earlier: dict[str, Any] = {"rows": []}
+    if args.rows is not None:
+        earlier = json.loads(args.rows.read_text(encoding="utf-8"))
     rows: list[Row] = []
-    for row in measure(comparison, smoke=args.smoke, known=earlier_rows, only=args.only):
+    for row in measure(comparison, smoke=args.smoke, known=earlier["rows"], only=args.only):
         rows.append(row)
         if args.output is not None:  # after every model: an interrupted run goes on with --rows
             write(args.output, f"{comparison.name}.part", {"rows": rows})
     document = to_json(comparison, rows, smoke=args.smoke)
+    if "made" in earlier:  # rows that are kept are as old as their file says
+        document["made"] = earlier["made"]
     print(to_text(document))
     if args.output is not None:
         (args.output / f"{comparison.name}.part.json").unlink()

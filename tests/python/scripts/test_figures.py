@@ -165,3 +165,11 @@ def test_systems_are_compared_and_drawn(import_script, script, tmp_path, monkeyp
     monkeypatch.setattr(sys, "argv", [script, "--draw", str(again / f"{script}.json")])
     systems.main(one, "doc")
     assert (again / f"{script}.svg").read_text() == picture
+    document["made"]["commit"] = "of the kept rows"
+    rows = again / "rows.json"
+    rows.write_text(json.dumps(document))
+    monkeypatch.setattr(
+        sys, "argv", [script, "--smoke", "--rows", str(rows), "--output", str(tmp_path)]
+    )
+    systems.main(one, "doc")
+    assert json.loads((tmp_path / f"{script}.json").read_text()) == document
