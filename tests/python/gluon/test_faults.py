@@ -324,6 +324,17 @@ def test_backward_after_disabling_says_so(fake, capfd):
     assert "recorded before tofu.disable()" in capfd.readouterr().err
 
 
+def run_script(text):
+    """Run an indented script in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(text)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
 DECONVOLUTION = """
     import mxnet as mx, tofu
     from mxnet import autograd, gluon, nd
@@ -360,13 +371,7 @@ DECONVOLUTION = """
 
 def test_errors_of_onednn_end_too():
     """Such errors are not of MXNet's own class; a transposed convolution may throw one."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(DECONVOLUTION)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_script(DECONVOLUTION)
     assert done.stdout == "ended\n", done.stderr
 
 
@@ -421,13 +426,7 @@ NESTED = """
 
 def test_operators_may_differentiate_for_themselves():
     """Such an operator's backward call must not wait for the script's, which waits for it."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(NESTED)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_script(NESTED)
     assert done.stdout == "ended\n", done.stderr
 
 
@@ -452,12 +451,6 @@ CRASHING = """
 
 def test_a_crash_ends_the_process_and_names_the_line():
     """MXNet's own handler prints no line, and was seen to wait for ever for a lock of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(CRASHING)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_script(CRASHING)
     assert done.returncode == -signal.SIGSEGV, done.stderr
     assert 'File "<string>", line 8 in forward' in done.stderr
