@@ -42,6 +42,8 @@ def ops(form: str, script: Optional[str], operator: Optional[str], args: tuple[s
         raise ConfigError(
             f"tofu ops {operator}: {args[0]!r} is one too many; expected one operator"
         )
+    if script is not None:
+        check_script(script)
     os.environ.pop("MXNET_GRAPH_PASS", None)
     check_mxnet("tofu ops", load=script is None and operator is not None)
     silence_numpy()
@@ -183,7 +185,6 @@ def _used(script: str, args: Sequence[str], operators: Sequence[Mapping[str, obj
     """The operators of a script's training graphs."""
     from tofu.cli.inputs import graphs_of_script
 
-    check_script(script)
     os.environ.pop("TOFU_PLAN", None)
     switch_on()
     problems = graphs_of_script(Path(script), args)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 
 import pytest
@@ -17,6 +18,9 @@ from ..support import forked
 from . import command_lines
 
 FULL = 200
+REPORT = re.compile(
+    r"tofu: .* over \d+ workers "
+)  # a script's, before it turns out to be too short
 MAKE_PLAN = ["plan", "--workers", "2", "--save", "saved.plan", "--shape", "data=4,6", "net.json"]
 
 
@@ -48,9 +52,20 @@ def test_no_command_line_ends_in_a_traceback(name, files, tmp_path, full):
         case = (words, variables, done.stderr)
         assert done.returncode in (0, 1, 2), case
         assert "Traceback" not in done.stderr, case
-        lines = done.stderr.splitlines()
+        lines = [line for line in done.stderr.splitlines() if not REPORT.match(line)]
         if done.returncode == 2:
             assert [line.startswith("tofu: ") for line in lines] == [True], case
+
+
+def test_a_missing_script_is_told_before_mxnet_speaks(monkeypatch, capsys):
+    """MXNet's operators are listed only then, which warns of some."""
+    monkeypatch.setattr(
+        "tofu.verify.inventory.cache.cached_inventory", lambda: pytest.fail("listed")
+    )
+    with pytest.raises(SystemExit) as end:
+        main.main(["ops", "--of", "no.py"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("tofu: no.py: no such file")
 
 
 def test_all_commands_get_command_lines():
