@@ -156,6 +156,6 @@ def fit_with_recomputation(
         if fit.fits:
             best = Recomputed(fit, tried)
             low, low_held = guess, fit.held_bytes
-        else:
-            high, high_held = guess, fit.held_bytes
+        else:  # a guess above what this one has would find it again
+            high, high_held = tried.bytes, fit.held_bytes
     return best

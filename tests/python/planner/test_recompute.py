@@ -76,6 +76,22 @@ def test_a_limit_gets_as_little_recomputation_as_it_needs(fits):
     assert found.recomputation.computation == pytest.approx(1 + 500 / 3000)
 
 
+def test_a_guess_that_finds_the_same_graph_again_is_not_made(fits, monkeypatch):
+    """Activations come in steps of 100 bytes, and what runs again takes 11 bytes more."""
+
+    def in_steps(table, limit_bytes=0):
+        return fake_recomputed(table, limit_bytes // 100 * 100)
+
+    def held(table):
+        return 1000 + table.kept + (11 if table.kept < 1000 else 0)
+
+    monkeypatch.setattr(recompute, "recomputed", in_steps)
+    monkeypatch.setattr(FakeTable, "held", property(held))
+    fit, tried = fits(1610)
+    assert fit.recomputation.bytes == 500
+    assert tried == [1000, 200, 600, 500]
+
+
 def test_what_does_not_fit_either_way_is_the_least(fits):
     found, tried = fits(1100)
     assert found.fit == Fit(200, 1200, False)
