@@ -66,8 +66,8 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Start:
-    """The start of an exchange, whose messages travel until its `Fetch`.
+class _Moment:
+    """A moment of an exchange.
 
     Attributes:
         name: the first region's name, for memory's records.
@@ -78,6 +78,11 @@ class Start:
     name: str
     transfers: Transfers
     drops: tuple[Tile, ...] = ()
+
+
+class Start(_Moment):
+    """The start of an exchange, whose messages travel until its `Fetch`."""
+
     makes: ClassVar[tuple[Tile, ...]] = ()
 
     @property
@@ -86,19 +91,8 @@ class Start:
         return self.transfers.sent
 
 
-@dataclass(frozen=True)
-class Fetch:
-    """The end of an exchange, at the first step that needs it: the rank assembles its regions.
-
-    Attributes:
-        name: the first region's name, for memory's records.
-        transfers: the messages and regions that the rank sends, receives and assembles.
-        drops: tiles that no later step reads.
-    """
-
-    name: str
-    transfers: Transfers
-    drops: tuple[Tile, ...] = ()
+class Fetch(_Moment):
+    """The end of an exchange, at the first step that needs it: the rank assembles its regions."""
 
     @property
     def reads(self) -> tuple[Tile, ...]:
