@@ -38,6 +38,8 @@ def test_what_grows_or_differs_is_seen(soak, monkeypatch, capsys):
     monkeypatch.setattr(soak, "bytes_in_use", lambda: next(used))
     assert not soak.steps([10])
     assert not soak.batches([3])
+    used = iter([0, 0, 0, 2**24, 2**25])
+    assert not soak.steps([10])
     losses = iter(range(1, 99))
     monkeypatch.setattr(soak.Training, "step", lambda *_: next(losses))
     assert not soak.switched([4])
