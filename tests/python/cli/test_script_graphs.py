@@ -70,6 +70,14 @@ def test_every_graph_of_a_step_is_planned(tmp_path, args):
     assert "stepping 0 0.0" in ran.stderr and "stepped" not in ran.stderr
 
 
+def test_graphs_of_one_block_are_numbered(tmp_path):
+    twice = TRAIN.replace(").sum()", ").sum() + net(mx.nd.ones((6, 12))).sum()")
+    ran = plan(tmp_path, twice, "--workers=2", name="train.py")
+    assert ran.returncode == 0, ran.stderr
+    heads = [line for line in ran.stdout.splitlines() if line.startswith("Graph ")]
+    assert heads == ["Graph 1 of 2: train.py, net", "Graph 2 of 2: train.py, net (2)"]
+
+
 def test_a_run_uses_every_plan(tmp_path):
     """Later graphs follow the tiles that earlier ones gave to common parameters."""
     ran = plan(tmp_path, GAN, "--workers=6", "--save=gan.plan", args=["--hybridize"])
@@ -234,3 +242,11 @@ def test_operators_of_all_graphs_are_listed(tmp_path):
     assert ran.returncode == 0, ran.stderr
     row = next(line for line in ran.stdout.splitlines() if line.startswith("FullyConnected"))
     assert row.split()[1] == "6"
+
+
+def test_a_script_that_adds_gradients_before_it_updates_ends_there(tmp_path):
+    apart = TRAIN.replace("trainer.step(4)", "trainer.allreduce_grads()\ntrainer.update(4)")
+    goes_on = apart.replace("print(", "raise AssertionError(")
+    ran = plan(tmp_path, goes_on, "--workers=2", name="train.py")
+    assert ran.returncode == 0 and ran.stdout.startswith("2 workers, ")
+    assert ran.stderr == ""

@@ -172,6 +172,13 @@ def test_a_block_that_runs_in_part_is_one_warning(session, capsys):
     assert told(block_report.tell_call, "net", "", "", session) == []
 
 
+def test_a_block_outside_others_that_cannot_be_traced_is_one_warning(session):
+    session.strict, session.plans = False, None
+    assert told(block_report.untraced, "net", "it prints", session) == [
+        "tofu: net runs eagerly, only the blocks inside it can be partitioned: it prints"
+    ]
+
+
 def test_the_set_up_time_is_that_of_all_phases(session, capsys):
     messages.set_level("info")
     session.state.depth.level = 1

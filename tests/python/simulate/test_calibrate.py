@@ -84,6 +84,13 @@ def test_every_kind_has_a_table_whatever_was_measured() -> None:
     assert link["group_bytes_per_s"] == pytest.approx(2 * 4096 / 4e-6, rel=1e-3)
     assert document["host"] == {"cores": 4, "push_s": 1e-6, "speed_at_once": [1, 0.5]}
     assert document["device"]["launch_s"] == 2e-6
+    assert document["device"]["synchronize_s"] == 0  # the host waits for no CPU
+
+
+def test_a_call_that_only_moves_data_takes_what_its_bytes_take() -> None:
+    measured = [Measured("transpose", ("movement", 0.0, size), size / 1e9) for size in (1e5, 4e5)]
+    found = seconds(measured, "transpose", ("movement", 0.0, 2e5))
+    assert found == pytest.approx(2e5 / 1e9, rel=0.1)
 
 
 def test_the_calls_of_a_model_are_measured() -> None:
