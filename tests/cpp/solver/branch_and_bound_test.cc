@@ -19,6 +19,7 @@ TEST(BranchAndBound, FindsTheLeastCostOfCoresThatWereNotReduced) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     BranchOptions options;
     options.root_rounds = 1;  // too few to solve the root, so that it is divided
+    options.neighbourhoods = seed % 2 == 0;
     const BranchResult result = BranchAndBound(core, options);
     const int64_t least = LeastCost(core);
     ASSERT_TRUE(result.done);

@@ -32,9 +32,12 @@ def invoke(*args: str) -> Result:
     return CliRunner().invoke(cli, list(args))
 
 
-def test_a_finding_names_the_seed_that_it_was_found_with() -> None:
+def test_a_finding_names_the_seed_that_it_was_found_with(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """Runs in a separate process, in which the finding is about the real operator."""
     ran = invoke("verify", "size_array", "--seed", "7", "--processes", "1")
+    assert capfd.readouterr() == ("", ""), "MXNet's log of what it binds"
     assert ran.exit_code == 0, ran.output
     assert ran.output.count("  tofu verify size_array --seed 7\n") == 2
     assert "explained: size_array-" in ran.output

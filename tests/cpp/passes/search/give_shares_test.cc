@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "passes/memory/estimate_memory.h"
@@ -47,13 +50,20 @@ TEST(GiveShares, RefusesSharesOfOtherSteps) {
   PlanOptions options;
   options.workers = 4;
   const Plan plan = MakePlan(example.graph(), example.table(), options);
-  for (const TileShares& wrong : std::vector<TileShares>{{{{1, 2}}},
-                                                         {{{1, 2, 3}, {}}},
-                                                         {{{1, 0}, {}}},
-                                                         {{{1 << 20, 1}, {}}},
-                                                         {{}, 0}}) {
-    EXPECT_THROW(GiveShares(example.graph(), example.table(), plan, wrong, nullptr),
-                 UserError);
+  const std::vector<std::pair<TileShares, std::string>> refused = {
+      {{{{1, 2}}}, "plan: found shares of 1 steps, expected 2, or none"},
+      {{{{1, 2, 3}, {}}}, "plan: found 3 shares with a sum of 6 for step 1"},
+      {{{{1, 0}, {}}}, "plan: found 2 shares with a sum of 1 for step 1"},
+      {{{{1 << 20, 1}, {}}}, "plan: found 2 shares with a sum of 1048577 for step 1"},
+      {{{}, 0}, "plan: found bounds of tiles on multiples of 0, expected 1 or more"}};
+  for (const auto& [wrong, text] : refused) {
+    try {
+      GiveShares(example.graph(), example.table(), plan, wrong, nullptr);
+      ADD_FAILURE() << "not refused: " << text;
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.blame(), Blame::kPlan);
+      EXPECT_EQ(std::string(error.what()).rfind(text, 0), 0u) << error.what();
+    }
   }
 }
 
