@@ -76,6 +76,12 @@ def test_the_gradients_of_a_dense_layer_take_twice_as_long_as_itself() -> None:
     assert backward == Work("product", 2 * forward.flops)
 
 
+def test_what_is_done_with_a_sum_of_products_leaves_it_a_product() -> None:
+    shapes = [(16, 64), (32, 64), (32,)]
+    biased = operator_work("FullyConnected", {"num_hidden": "32"}, shapes, [(16, 32)])
+    assert biased == Work("product", (2 * 64 + 1) * 16 * 32)
+
+
 def test_a_product_with_few_operations_for_each_element_is_a_reduction() -> None:
     thin = operator_work("dot", {}, [(512, 512), (512, 1)], [(512, 1)])
     assert thin == Work("reduction", 2 * 512 * 512)

@@ -21,6 +21,8 @@ names = ("DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_TASK_ID", "MXN
 print(*map(os.environ.get, names), sys.argv[1:])
 """
 
+END_S = processes._END_S
+
 
 @pytest.fixture
 def no_servers(monkeypatch):
@@ -61,6 +63,32 @@ time.sleep(1000)
 def test_one_failure_ends_all(no_servers, capfd, what, status, text):
     assert run(FAIL.format(what=what), 3) == status
     assert capfd.readouterr().err.startswith(f"tofu: {text}")
+
+
+SLOW_END = """
+import os, signal, sys, time
+from pathlib import Path
+
+def end(*_):
+    time.sleep(0.5)
+    Path("saved").write_text("")
+    sys.exit(0)
+
+if os.environ["DMLC_TASK_ID"] == "0":
+    signal.signal(signal.SIGTERM, end)
+    Path("ready").write_text("")
+    time.sleep(1000)
+while not Path("ready").exists():
+    time.sleep(0.01)
+sys.exit(5)
+"""
+
+
+def test_a_process_that_is_ended_has_time_to_save(no_servers, monkeypatch, tmp_path):
+    monkeypatch.setattr(processes, "_END_S", END_S)
+    monkeypatch.chdir(tmp_path)
+    assert run(SLOW_END) == 5
+    assert (tmp_path / "saved").exists()
 
 
 def test_a_process_without_a_rank_is_named_by_its_number(no_servers, capfd):

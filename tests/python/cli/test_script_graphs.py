@@ -123,8 +123,11 @@ def test_options_that_fit_no_graph(tmp_path):
 
 @pytest.mark.parametrize("command", ["plan", "estimate", "compare", "frontier"])
 def test_a_script_that_ends_early_gives_its_status(tmp_path, command):
-    (tmp_path / "train.py").write_text("import sys\nsys.exit(3)")
-    ran = run_python("-m", "tofu", command, "--workers=2", "train.py", cwd=tmp_path)
+    """The status is the number of its arguments, with its own name."""
+    (tmp_path / "train.py").write_text("import sys\nsys.exit(len(sys.argv))")
+    ran = run_python(
+        "-m", "tofu", command, "--workers=2", "train.py", "--width", "5", cwd=tmp_path
+    )  # fmt: skip
     assert ran.returncode == 3
     assert ran.stderr == (
         "tofu: train.py ended (status 3) before its first partitioned training call: nothing to "
