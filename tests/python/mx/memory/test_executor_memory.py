@@ -113,6 +113,16 @@ def test_a_rule_does_not_depend_on_the_graphs_before_it(batches, monkeypatch):
     assert (1, 0, False) in found[2**12][0] and (1, 0, False) not in found[1][0]
 
 
+def test_copies_of_a_layer_have_its_types():
+    """BatchNorm's parameters are in float32 beside data in float16; MXNet refuses others."""
+    extension.load()
+    data, channels = ((256, 64, 4, 4), 2), ((64,), 0)
+    inputs, outputs = (data, *[channels] * 4), (data, channels, channels)
+    layer = executor_memory._Operator("BatchNorm", {"fix_gamma": "False"}, inputs, outputs)
+    assert executor_memory._candidates(layer) == [(0, 0)]
+    assert executor_memory._Probe(layer).rule() == ([], [])
+
+
 def test_our_fetches_are_not_planned_in_place_and_not_tried():
     """Each fetch has other attributes, so trying all took most of a simulation's time."""
     extension.load()
