@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "solver/moments.h"
@@ -148,6 +150,38 @@ TEST(Solve, AfterAStopNoPartIsBegun) {
     EXPECT_EQ(result.status, SolveStatus::kUnknown);
     EXPECT_TRUE(result.values.empty()) << "other parts were solved";
   }
+}
+
+// Two parts of random costs between all their variables, which bounds alone do not solve.
+ChoiceProblem TwoHardParts() {
+  ChoiceProblem problem;
+  std::mt19937 random(7);
+  for (int first : {0, 9}) {
+    for (int v = 0; v < 9; ++v) problem.AddVariable(3);
+    for (int a = first; a < first + 9; ++a) {
+      for (int b = a + 1; b < first + 9; ++b) {
+        std::vector<int64_t> cells(9);
+        for (int64_t& cell : cells) cell = static_cast<int64_t>(random() % 100);
+        problem.pairs.push_back({a, b, std::move(cells)});
+      }
+    }
+  }
+  return problem;
+}
+
+TEST(Solve, APartThatTakesMoreThanItsShareOfTheTimeStaysOpen) {
+  const ChoiceProblem problem = TwoHardParts();
+  SolveOptions options;
+  options.elimination_work = 0;
+  options.late_elimination_work = 0;
+  ASSERT_EQ(Solve(problem, options).status, SolveStatus::kOptimal);
+  const Deadline begin = std::chrono::steady_clock::now();
+  options.deadline = begin + std::chrono::milliseconds(400);
+  options.on_progress = [&](const SolveProgress&) {
+    std::this_thread::sleep_until(begin + std::chrono::milliseconds(300));
+    return true;
+  };
+  EXPECT_NE(Solve(problem, options).status, SolveStatus::kOptimal);
 }
 
 TEST(Solve, WithoutTimeWhatIsFoundStillFits) {
