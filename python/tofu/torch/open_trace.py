@@ -103,11 +103,9 @@ class _Filled:
         return self._known[expression]
 
     def _value(self, value: Any) -> Any:
-        """An argument, a tensor without data, or a shape; the same one if nothing changes."""
+        """An argument or a shape; the same one if nothing changes."""
         if isinstance(value, torch.SymInt):
             return self._size(value)
-        if isinstance(value, torch.Tensor):
-            return self._tensor(value)
         if isinstance(value, Scalar):
             return self._scalar(value)
         if isinstance(value, Blank):

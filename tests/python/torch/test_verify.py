@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from tofu.torch import verify
 from tofu.torch.models import MODELS, SMALL
 from tofu.torch.verify import verify_module
 
@@ -46,3 +47,27 @@ def test_parts_of_masks_are_the_whole() -> None:
     assert report.false == []
     assert report.undescribed == set()
     assert "aten.index_put.default" in report.operators
+
+
+class Cumulated(torch.nn.Module):
+    def forward(self, data):
+        return data.cumsum(1)
+
+
+def test_a_false_strategy_is_found_in_its_own_module_only(monkeypatch) -> None:
+    """A sum up to each element, as if every element were computed alone."""
+    described = verify.row_for
+
+    def row_for(op, attrs, ins, outs):
+        return described("aten.neg.default" if "cumsum" in op else op, attrs, ins, outs)
+
+    monkeypatch.setattr(verify, "row_for", row_for)
+    data = torch.arange(24, dtype=torch.float64).reshape(4, 6)
+    split = "aten.cumsum.default[(4, 6)], split by "
+    false = verify_module(Cumulated(), (data,)).false
+    assert [each.partition(": differs")[0] for each in false] == [
+        f"{split}{names}: output 0"
+        for names in ("i1 in 2", "i1 in 4", "i0 in 2, i1 in 2", "i1 in 2, i1 in 2")
+    ]
+    monkeypatch.undo()
+    assert verify_module(Cumulated(), (data,)).false == []
