@@ -55,6 +55,13 @@ def test_teaching_ends_after_an_error():
     assert infer(backward_dense("dense")) == [(), ()]
 
 
+def test_loading_prints_nothing():
+    """MXNet would list the operators of a library on standard error."""
+    loads = "from tofu.mx import extension; extension.load()"
+    ran = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == ("", "")
+
+
 def test_the_environment_is_afterwards_as_it_was(monkeypatch):
     monkeypatch.setenv("TOFU_TEST_SET", "before")
     monkeypatch.delenv("TOFU_TEST_UNSET", raising=False)
