@@ -150,3 +150,5 @@ def test_bounds_fall_on_the_multiples_that_a_machine_likes(tmp_path):
     }
     assert sizes and all(size % 8 == 0 for size in sizes)
     assert search(problem, SearchOptions(machine="8xh100")).read().parts.multiple == 1
+    timed = search(problem, SearchOptions(machine=str(path), objective="time")).read()
+    assert timed.parts.multiple == 8 and timed.predicted["step_ns"] > 0
