@@ -11,7 +11,7 @@ import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,20 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from tofu.torch.ranks import connected
 
-__all__ = ["FILL", "Exchange", "Message", "Pending", "Piece", "Region", "Tiles", "Transfers"]
+__all__ = [
+    "COLLECTIVE_BYTES", "FILL", "Exchange", "Message", "Pending", "Piece", "Received", "Region",
+    "Tiles", "Transfers",
+]  # fmt: skip
 
 FILL = -1
+# The most bytes of a message for which an exchange of all ranks is a collective.
+COLLECTIVE_BYTES = 64 << 10
+# The parts of a collective's buffer begin at multiples of this.
+_ALIGNMENT = 16
 _COMBINE = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
 Shape = tuple[int, ...]
 Tiles = dict[Any, Any]
+Received = Mapping[int, Iterator[Any]]  # worker -> the pieces that it sent
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,11 @@ class Region:
     terms: int = 1
     fill: float = 0.0
 
+    @functools.cached_property
+    def by_term(self) -> tuple[tuple[Piece, ...], ...]:
+        """The pieces of each term."""
+        return tuple(tuple(t) for _, t in itertools.groupby(self.pieces, lambda p: p.term))
+
     @property
     def received(self) -> list[Piece]:
         """The pieces that come from other workers."""
@@ -95,6 +108,55 @@ class Region:
         return sum(math.prod(p.shape) for p in self.received) * int(self.dtype.itemsize)
 
 
+class Message:
+    """What one worker sends to another in an exchange: pieces of its tiles.
+
+    The pieces of wider types come first, so that each begins at a multiple of its type's size and
+    can be viewed as that type.
+
+    Args:
+        pieces: the pieces and their types.
+
+    Attributes:
+        pieces: the pieces.
+        bytes: its size.
+    """
+
+    def __init__(self, pieces: Sequence[tuple[Piece, torch.dtype]]) -> None:
+        self.pieces = [piece for piece, _ in pieces]
+        self.bytes = 0
+        self._blocks: list[tuple[slice, torch.dtype, list[int], list[int]]] = []
+        types = [dtype for _, dtype in pieces]
+        order = sorted(range(len(types)), key=lambda k: (-types[k].itemsize, str(types[k])))
+        for dtype, block in itertools.groupby(order, key=types.__getitem__):
+            numbers = list(block)
+            sizes = [math.prod(self.pieces[k].shape) for k in numbers]
+            begin, self.bytes = self.bytes, self.bytes + sum(sizes) * int(dtype.itemsize)
+            self._blocks.append((slice(begin, self.bytes), dtype, sizes, numbers))
+
+    def views(self, buffer: Any) -> list[Any]:
+        """Views the message's bytes as its pieces."""
+        views: list[Any] = [None] * len(self.pieces)
+        for span, dtype, sizes, numbers in self._blocks:
+            for view, number in zip(buffer[span].view(dtype).split(sizes), numbers):
+                views[number] = view.view(self.pieces[number].shape)
+        return views
+
+    def pack(self, tiles: Tiles, buffer: Any) -> None:
+        """Copy the pieces into the message's bytes."""
+        for view, piece in zip(self.views(buffer), self.pieces):
+            view.copy_(tiles[piece.tile][piece.source])
+
+    def packed(self, tiles: Tiles) -> Any:
+        """Returns the message's bytes; those of a single piece may be a view of its tile."""
+        parts = [tiles[piece.tile][piece.source] for piece in self.pieces[:1]]
+        if len(self.pieces) == 1:
+            return parts[0].contiguous().reshape(-1).view(torch.uint8)
+        buffer = torch.empty(self.bytes, dtype=torch.uint8, device=parts[0].device)
+        self.pack(tiles, buffer)
+        return buffer
+
+
 class Transfers:
     """One worker's part in an exchange: it sends, receives and assembles.
 
@@ -104,28 +166,40 @@ class Transfers:
 
     Attributes:
         regions: its own regions.
-        sends: worker -> pieces of this worker's tiles, in the order of its regions.
-        receives: worker -> shapes and types of its pieces, in the order of this worker's regions.
+        sends: worker -> message for it; workers that get the same pieces share one.
+        receives: worker -> message from it, whose pieces are in the order of the regions.
+        pairs: (sender, receiver) -> bytes, of all workers.
     """
 
     def __init__(self, regions: Iterable[Region], worker: int) -> None:
         self.regions: list[Region] = []
-        self.sends: dict[int, list[Piece]] = {}
-        self.receives: dict[int, list[tuple[Shape, torch.dtype]]] = {}
+        self.pairs: dict[tuple[int, int], int] = {}
+        pieces: dict[tuple[int, int], list[tuple[Piece, torch.dtype]]] = {}
         for region in regions:
             if region.worker == worker:
                 self.regions.append(region)
             for piece in region.received:
-                if region.worker == worker:
-                    pieces = self.receives.setdefault(piece.worker, [])
-                    pieces.append((piece.shape, region.dtype))
-                elif piece.worker == worker:
-                    self.sends.setdefault(region.worker, []).append(piece)
+                pair = piece.worker, region.worker
+                size = math.prod(piece.shape) * int(region.dtype.itemsize)
+                self.pairs[pair] = self.pairs.get(pair, 0) + size
+                if worker in pair:
+                    pieces.setdefault(pair, []).append((piece, region.dtype))
+        self.sends: dict[int, Message] = {}
+        self.receives: dict[int, Message] = {}
+        alike: dict[Any, Message] = {}
+        for (sender, receiver), own in pieces.items():
+            if receiver == worker:
+                self.receives[sender] = Message(own)
+                continue
+            content = tuple((p.tile, p.start, p.shape, dtype) for p, dtype in own)
+            if content not in alike:
+                alike[content] = Message(own)
+            self.sends[receiver] = alike[content]
 
     @property
     def sent(self) -> tuple[Any, ...]:
         """The tiles of this worker that it sends."""
-        pieces = itertools.chain(*self.sends.values())
+        pieces = itertools.chain(*(message.pieces for message in self.sends.values()))
         return tuple(dict.fromkeys(piece.tile for piece in pieces))
 
     @property
@@ -141,14 +215,14 @@ class Pending:
 
     Attributes:
         transfers: what the rank sends, receives and assembles.
-        messages: worker -> message for it. A message may be a view of a tile.
-        received: worker -> message from it, which is there once the works have ended.
+        sent: worker -> bytes for it. They may be a view of a tile.
+        received: worker -> bytes from it, which are there once the works have ended.
         works: torch's handles of the sends and receives.
     """
 
     transfers: Transfers
-    messages: dict[int, Any]
-    received: dict[int, Message]
+    sent: dict[int, Any]
+    received: dict[int, Any]
     works: list[Any]
 
 
@@ -176,133 +250,126 @@ class Exchange:
 
         All ranks must start exchanges in the same order.
         """
-        received = {w: Message(each, self._device) for w, each in transfers.receives.items()}
-        self.received_bytes += sum(message.received_bytes for message in received.values())
-        messages = self._messages(transfers.sends, tiles)
-        works = self._send(messages, {w: message.buffer for w, message in received.items()})
-        return Pending(transfers, messages, received, works)
+        self.received_bytes += sum(each.bytes for each in transfers.receives.values())
+        with self._connected(transfers):
+            if self._is_collective(transfers):
+                return self._all_to_all(transfers, tiles)
+            return self._point_to_point(transfers, tiles)
 
     def wait(self, pending: Pending) -> None:
         """Wait for the messages of an exchange. Raises ConnectionLostError."""
-        with self._connected({*pending.messages, *pending.received}):
+        with self._connected(pending.transfers):
             for work in pending.works:
                 work.wait()
         pending.works.clear()
-        pending.messages.clear()
+        pending.sent.clear()
 
     def finish(self, pending: Pending, tiles: Tiles) -> None:
         """Wait for the messages of an exchange, and add the worker's regions to its tiles."""
         self.wait(pending)
-        for region in pending.transfers.regions:
-            tiles[region.tile] = self._assembled(region, tiles, pending.received)
-
-    def _messages(self, sends: Mapping[int, Sequence[Piece]], tiles: Tiles) -> dict[int, Any]:
-        """Returns worker -> message for it."""
-        return {
-            worker: _packed([tiles[piece.tile][piece.source] for piece in pieces])
-            for worker, pieces in sends.items()
+        received = {
+            worker: iter(message.views(pending.received.pop(worker)))
+            for worker, message in pending.transfers.receives.items()
         }
+        for region in pending.transfers.regions:
+            tiles[region.tile] = self._assembled(region, tiles, received)
 
-    def _send(self, messages: Mapping[int, Any], buffers: Mapping[int, Any]) -> list[Any]:
-        """Begin to send to each worker, and to fill the buffers of those that send here."""
-        works = [dist.P2POp(dist.isend, each, self._ranks[w]) for w, each in messages.items()]
-        works += [dist.P2POp(dist.irecv, each, self._ranks[w]) for w, each in buffers.items()]
-        with self._connected({*messages, *buffers}):
-            return dist.batch_isend_irecv(works) if works else []
+    def _is_collective(self, transfers: Transfers) -> bool:
+        """Whether every rank sends a little to every other: then one call costs less than many."""
+        count = len(self._ranks)
+        return (
+            len(transfers.pairs) == count * (count - 1)
+            and max(transfers.pairs.values(), default=0) <= COLLECTIVE_BYTES
+            and count == dist.get_world_size()
+        )
 
-    def _connected(self, workers: Iterable[int]) -> contextlib.AbstractContextManager[None]:
+    def _all_to_all(self, transfers: Transfers, tiles: Tiles) -> Pending:
+        """Start an exchange as a collective of all ranks."""
+        sent, out, spans = self._divided(transfers.sends)
+        received, into, own = self._divided(transfers.receives)
+        for worker, message in transfers.sends.items():
+            message.pack(tiles, out[worker])
+        work = dist.all_to_all_single(received, sent, own, spans, async_op=True)
+        return Pending(transfers, out, into, [work])
+
+    def _divided(self, messages: Mapping[int, Message]) -> tuple[Any, dict[int, Any], list[int]]:
+        """Returns one buffer for messages, their parts of it, and the bytes of each rank's part."""
+        sizes = [0] * len(self._ranks)
+        for worker, message in messages.items():
+            sizes[self._ranks[worker]] = -(-message.bytes // _ALIGNMENT) * _ALIGNMENT
+        buffer = torch.empty(sum(sizes), dtype=torch.uint8, device=self._device)
+        parts = buffer.split(sizes)
+        own = {w: parts[self._ranks[w]][: each.bytes] for w, each in messages.items()}
+        return buffer, own, sizes
+
+    def _point_to_point(self, transfers: Transfers, tiles: Tiles) -> Pending:
+        """Start an exchange as a message for each pair of ranks."""
+        sent = self._packed(transfers.sends, tiles)
+        received = {
+            worker: torch.empty(message.bytes, dtype=torch.uint8, device=self._device)
+            for worker, message in transfers.receives.items()
+        }
+        return Pending(transfers, sent, received, self._send(sent, received))
+
+    def _packed(self, sends: Mapping[int, Message], tiles: Tiles) -> dict[int, Any]:
+        """Returns worker -> bytes for it."""
+        packed = {message: message.packed(tiles) for message in dict.fromkeys(sends.values())}
+        return {worker: packed[message] for worker, message in sends.items()}
+
+    def _send(self, sent: Mapping[int, Any], received: Mapping[int, Any]) -> list[Any]:
+        """Begin to send to each worker, and to receive from those that send here."""
+        works = [dist.P2POp(dist.isend, each, self._ranks[w]) for w, each in sent.items()]
+        works += [dist.P2POp(dist.irecv, each, self._ranks[w]) for w, each in received.items()]
+        return dist.batch_isend_irecv(works) if works else []
+
+    def _connected(self, transfers: Transfers) -> contextlib.AbstractContextManager[None]:
+        workers = {*transfers.sends, *transfers.receives}
         ranks = ", ".join(map(str, sorted(self._ranks[w] for w in workers)))
         return connected(f"rank {self._rank}: tiles of ranks {ranks}")
 
-    def _assembled(self, region: Region, tiles: Tiles, received: Mapping[int, Message]) -> Any:
-        result = None
-        for _, term in itertools.groupby(region.pieces, lambda piece: piece.term):
-            pieces = list(term)
-            if len(pieces) == 1 and pieces[0].worker != FILL and pieces[0].shape == region.shape:
-                value = self._piece(pieces[0], tiles, received)
+    def _assembled(self, region: Region, tiles: Tiles, received: Received) -> Any:
+        """Makes a region; terms are combined in their order."""
+        combine, result, is_own = _COMBINE[region.reduction], None, False
+        for term in region.by_term:
+            value = self._term(region, term, tiles, received)
+            if result is None:
+                result = value
+            elif is_own:
+                combine(result, value, out=result)
             else:
-                value = self._empty(region, pieces)
-                self._fill(value, pieces, tiles, received)
-            result = value if result is None else _COMBINE[region.reduction](result, value)
+                result, is_own = combine(result, value), True
         return self._empty(region, ()) if result is None else result.contiguous()
 
-    def _piece(self, piece: Piece, tiles: Tiles, received: Mapping[int, Message]) -> Any:
+    def _term(
+        self, region: Region, pieces: Sequence[Piece], tiles: Tiles, received: Received
+    ) -> Any:
+        """A term of a region; a view of a tile or of a message if it is all of one."""
+        first = pieces[0]
+        if len(pieces) > 1 or first.worker == FILL or first.shape != region.shape:
+            value = self._empty(region, pieces)
+            self._fill(value, pieces, tiles, received)
+            return value
+        value = self._piece(first, tiles, received)
+        if first.worker == self.worker or region.terms > 1:
+            return value
+        is_alone = value.untyped_storage().nbytes() < value.nbytes + _ALIGNMENT
+        return value if is_alone else value.clone()  # which keeps no other pieces alive
+
+    def _piece(self, piece: Piece, tiles: Tiles, received: Received) -> Any:
         if piece.worker == self.worker:
             return tiles[piece.tile][piece.source]
-        return received[piece.worker].take()
+        return next(received[piece.worker])
 
     def _empty(self, region: Region, pieces: Sequence[Piece]) -> Any:
         empty = torch.empty(region.shape, dtype=region.dtype, device=self._device)
         return empty.fill_(region.fill) if any(p.worker == FILL for p in pieces) else empty
 
-    def _fill(
-        self, value: Any, pieces: Sequence[Piece], tiles: Tiles, received: Mapping[int, Message]
-    ) -> None:
+    def _fill(self, value: Any, pieces: Sequence[Piece], tiles: Tiles, received: Received) -> None:
         """Copy the pieces of a term to their places in a region."""
         for piece in pieces:
-            if piece.worker == FILL:
-                continue
-            own = piece.worker == self.worker
-            value[piece.target] = (
-                tiles[piece.tile][piece.source] if own else received[piece.worker].next()
-            )
+            if piece.worker != FILL:
+                value[piece.target].copy_(self._piece(piece, tiles, received))
 
 
 def _box(corner: Shape, shape: Shape) -> tuple[slice, ...]:
     return tuple(slice(low, low + size) for low, size in zip(corner, shape))
-
-
-# Pieces in a message begin at multiples of this, so that each can be viewed as its own type.
-_ALIGNMENT = 16
-
-
-def _starts(sizes: Sequence[int]) -> list[int]:
-    """Offsets of pieces of these sizes in a message, and the end of the message."""
-    return list(itertools.accumulate((-(-n // _ALIGNMENT) * _ALIGNMENT for n in sizes), initial=0))
-
-
-def _bytes_of(tensor: Any) -> Any:
-    """Views a contiguous tensor as bytes: backends do not support all types."""
-    return tensor.reshape(-1).view(torch.uint8)
-
-
-def _packed(parts: Sequence[Any]) -> Any:
-    """Packs pieces into one message."""
-    starts = _starts([part.nbytes for part in parts])
-    if len(parts) == 1 and starts[-1] == parts[0].nbytes:
-        return _bytes_of(parts[0].contiguous())
-    message = torch.empty(starts[-1], dtype=torch.uint8, device=parts[0].device)
-    for start, part in zip(starts, parts):
-        inside = message[start : start + part.nbytes].view(part.dtype).view(part.shape)
-        inside.copy_(part)
-    return message
-
-
-class Message:
-    """A message from one rank, whose pieces are taken in order.
-
-    Attributes:
-        buffer: its bytes.
-        received_bytes: bytes of its pieces, without padding.
-    """
-
-    def __init__(self, pieces: Sequence[tuple[Any, torch.dtype]], device: str) -> None:
-        sizes = [torch.Size(shape).numel() * dtype.itemsize for shape, dtype in pieces]
-        starts = _starts(sizes)
-        self.buffer = torch.empty(starts[-1], dtype=torch.uint8, device=device)
-        self.received_bytes = sum(sizes)
-        self._left = iter(zip(starts, sizes, pieces))
-
-    def next(self) -> Any:
-        """The next piece, as a view of the message."""
-        start, size, (shape, dtype) = next(self._left)
-        return self.buffer[start : start + size].view(dtype).view(shape)
-
-    def skip(self) -> None:
-        """Skip the next piece."""
-        next(self._left)
-
-    def take(self) -> Any:
-        """The next piece, without keeping the others alive."""
-        piece = self.next()
-        return piece if piece.nbytes > len(self.buffer) - _ALIGNMENT else piece.clone()

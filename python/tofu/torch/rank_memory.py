@@ -18,7 +18,16 @@ import torch
 
 from tofu.plans import Plan
 from tofu.plans.peak import Held, Peak
-from tofu.torch.exchange import FILL, Exchange, Message, Pending, Piece, Tiles
+from tofu.torch.exchange import (
+    FILL,
+    Exchange,
+    Message,
+    Pending,
+    Piece,
+    Received,
+    Tiles,
+    Transfers,
+)  # fmt: skip
 from tofu.torch.module_graph import OPTIMIZERS
 from tofu.torch.private_names import TorchDispatchMode
 from tofu.torch.rank_program import Call, Fetch, Program, Start
@@ -157,25 +166,22 @@ class _Place:
 class _NoExchange(Exchange):
     """Exchanges that send nothing: messages and tiles are allocated, but not filled."""
 
-    def _messages(self, sends: Mapping[int, Sequence[Piece]], tiles: Tiles) -> dict[int, Any]:
-        """Allocate messages of several pieces as one tensor."""
-        alone = {worker: pieces for worker, pieces in sends.items() if len(pieces) == 1}
-        size = sum(
-            math.prod(piece.shape) * tiles[piece.tile].element_size()
-            for worker in sends.keys() - alone.keys()
-            for piece in sends[worker]
-        )
-        joined = torch.empty(size, dtype=torch.uint8, device=_DEVICE)
-        return {self.worker: joined, **super()._messages(alone, tiles)}
+    def _is_collective(self, transfers: Transfers) -> bool:
+        return False  # it has the same bytes
 
-    def _fill(
-        self, value: Any, pieces: Sequence[Piece], tiles: Tiles, received: Mapping[int, Message]
-    ) -> None:
+    def _packed(self, sends: Mapping[int, Message], tiles: Tiles) -> dict[int, Any]:
+        """Allocate messages of several pieces as one tensor."""
+        alone = {w: message for w, message in sends.items() if len(message.pieces) == 1}
+        size = sum(message.bytes for message in {*sends.values()} - {*alone.values()})
+        joined = torch.empty(size, dtype=torch.uint8, device=_DEVICE)
+        return {self.worker: joined, **super()._packed(alone, tiles)}
+
+    def _fill(self, value: Any, pieces: Sequence[Piece], tiles: Tiles, received: Received) -> None:
         for piece in pieces:
             if piece.worker not in (FILL, self.worker):
-                received[piece.worker].skip()
+                next(received[piece.worker])
 
-    def _send(self, messages: Mapping[int, Any], buffers: Mapping[int, Any]) -> list[Any]:
+    def _send(self, sent: Mapping[int, Any], received: Mapping[int, Any]) -> list[Any]:
         return []
 
 

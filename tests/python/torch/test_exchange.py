@@ -1,4 +1,4 @@
-"""Ranks exchange regions: whole, in pieces, as terms, in one message."""
+"""Ranks exchange regions: whole, in pieces, as terms, in one message, in one call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.distributed.tensor import distribute_tensor
 import tofu.torch
 from tofu.boxes import Box, piece
 from tofu.plans import SearchOptions
-from tofu.torch.exchange import FILL, Exchange, Piece, Region, Transfers
+from tofu.torch.exchange import COLLECTIVE_BYTES, FILL, Exchange, Piece, Region, Transfers
 from tofu.torch.models import MODELS
 from tofu.torch.placements import WHOLE, Boxes, regions_between, tiles_of, to_dtensor
 
@@ -176,21 +176,73 @@ def move_together() -> None:
     assert gathered.untyped_storage().nbytes() <= gathered.nbytes + 16
 
 
+def one_call(rows: int) -> None:
+    """All ranks gather rows of all others, and reduce to their own."""
+    exchange = Exchange(init_device_mesh("cpu", (3,)))
+    own = torch.randn(rows, 3, generator=torch.Generator().manual_seed(exchange.worker))
+    gather = tuple(Piece(k, "own", 0, (0, 0), (rows * k, 0), (rows, 3)) for k in range(3))
+    regions = [Region(w, "whole", (3 * rows, 3), own.dtype, gather) for w in range(3)]
+    for w in range(3):
+        terms = tuple(Piece(k, "own", k, (w, 0), (0, 0), (rows - 2, 3)) for k in range(3))
+        regions.append(Region(w, "sum", (rows - 2, 3), own.dtype, terms, terms=3))
+    tiles = {"own": own}
+    with messages() as sent:
+        exchange.run(Transfers(regions, exchange.worker), tiles)
+    size = rows * 3 * 4 + (rows - 2) * 3 * 4
+    others = {k: 1 for k in range(3) if k != exchange.worker}
+    assert sent == ({"all": 1} if size <= COLLECTIVE_BYTES else others)
+    assert exchange.received_bytes == 2 * size
+    every = [torch.randn(rows, 3, generator=torch.Generator().manual_seed(k)) for k in range(3)]
+    assert torch.equal(tiles["whole"], torch.cat(every))
+    a, b, c = (each[exchange.worker : exchange.worker + rows - 2] for each in every)
+    assert torch.equal(tiles["sum"], a + b + c)
+    assert torch.equal(tiles["own"], every[exchange.worker])
+
+
+@pytest.mark.parametrize("rows", [5, 10_000])
+def test_an_exchange_of_little_among_all_ranks_is_one_call(rows) -> None:
+    on_ranks(3, one_call, rows)
+
+
+def packed_once() -> None:
+    """Workers that get the same pieces get one message, which is packed once."""
+    exchange = Exchange(init_device_mesh("cpu", (3,)))
+    pieces = [Piece(0, name, 0, (0, 0), (3 * k, 0), (3, 2)) for k, name in enumerate("ab")]
+    regions = [Region(w, "both", (6, 2), torch.float32, tuple(pieces)) for w in (1, 2)]
+    transfers = Transfers(regions, exchange.worker)
+    made = {name: torch.randn(3, 2, generator=torch.Generator().manual_seed(1)) for name in "ab"}
+    tiles = dict(made) if exchange.worker == 0 else {}
+    pending = exchange.start(transfers, tiles)
+    sent = [each.data_ptr() for each in pending.sent.values()]
+    assert len(sent) == (2 if exchange.worker == 0 else 0) and len(set(sent)) <= 1
+    exchange.finish(pending, tiles)
+    if exchange.worker:
+        assert torch.equal(tiles["both"], torch.cat([made["a"], made["b"]]))
+
+
+def test_a_message_for_several_ranks_is_packed_once() -> None:
+    on_ranks(3, packed_once)
+
+
 @contextlib.contextmanager
-def messages() -> Iterator[collections.Counter[int]]:
-    """Counts messages by the rank to which they go."""
-    sent: collections.Counter[int] = collections.Counter()
-    before = dist.P2POp
+def messages() -> Iterator[collections.Counter[Any]]:
+    """Counts messages by the rank to which they go, and calls of all ranks as "all"."""
+    sent: collections.Counter[Any] = collections.Counter()
+    before, call = dist.P2POp, dist.all_to_all_single
 
     def counted(op: Any, tensor: Any, peer: int) -> Any:
         sent[peer] += op is dist.isend
         return before(op, tensor, peer)
 
-    dist.P2POp = counted  # type: ignore[assignment,misc]
-    try:
-        yield sent
-    finally:
-        dist.P2POp = before  # type: ignore[misc]
+    def counted_call(*args: Any, **named: Any) -> Any:
+        sent["all"] += 1
+        return call(*args, **named)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(dist, "P2POp", counted)
+    patch.setattr(dist, "all_to_all_single", counted_call)
+    yield sent
+    patch.undo()
 
 
 def test_several_tiles_move_in_one_message() -> None:

@@ -40,11 +40,15 @@ class Work:
 def noted() -> Iterator[list[str]]:
     """Notes in order: messages that set off, operators, and waits for messages."""
     events: list[str] = []
-    send, run = dist.batch_isend_irecv, Program._run
+    send, send_all, run = dist.batch_isend_irecv, dist.all_to_all_single, Program._run
 
     def sent(works: Any) -> Any:
         events.append("sent")
         return [Work(work, events) for work in send(works)]
+
+    def sent_all(*args: Any, **named: Any) -> Any:
+        events.append("sent")
+        return Work(send_all(*args, **named), events)
 
     def ran(program: Any, call: Any, tiles: Any) -> None:
         run(program, call, tiles)
@@ -52,6 +56,7 @@ def noted() -> Iterator[list[str]]:
 
     with (
         mock.patch.object(dist, "batch_isend_irecv", sent),
+        mock.patch.object(dist, "all_to_all_single", sent_all),
         mock.patch.object(Program, "_run", ran),
     ):
         yield events
