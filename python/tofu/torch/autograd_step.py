@@ -50,9 +50,9 @@ class Call:
         )
 
 
-def step(call: Call, tiles: list[Any]) -> tuple[Any, ...]:
-    """Run a call: tiles of parameters, buffers and inputs in, outputs that are tensors out."""
-    outputs: tuple[Any, ...] = _Step.apply(call, *tiles)
+def step(call: Call, tensors: list[Any]) -> tuple[Any, ...]:
+    """Run a call: parameters, buffers and inputs in, outputs that are tensors out."""
+    outputs: tuple[Any, ...] = _Step.apply(call, *tensors)
     return outputs
 
 
@@ -60,9 +60,10 @@ class _Step(torch.autograd.Function):
     """A program in torch's autograd graph."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, *given: Any) -> tuple[Any, ...]:
+    def forward(ctx: Any, call: Call, *tensors: Any) -> tuple[Any, ...]:
         """Run the forward pass, and give buffers their new values."""
         program, traced = call.program, call.program.plan.traced
+        given = [x.to_local() if isinstance(x, DTensor) else x for x in tensors]
         layouts = [program.boxes(name) for name in call.names]
         moved = program.moved(list(zip(given, call.boxes, layouts)))
         inputs = {
@@ -77,6 +78,11 @@ class _Step(torch.autograd.Function):
             buffer = call.buffers[name]
             (buffer.to_local() if isinstance(buffer, DTensor) else buffer).copy_(value)
         ctx.call, ctx.saved = call, tuple(saved)
+        ctx.divided = {
+            k: (x.placements, x.shape, x.stride())
+            for k, x in enumerate(tensors)
+            if isinstance(x, DTensor)
+        }
         ctx.save_for_backward(*saved.values())
         places = [k for k, output in enumerate(traced.outputs) if output is not None]
         heads = program.graph.outputs
@@ -106,6 +112,12 @@ class _Step(torch.autograd.Function):
             guarded = _Once.apply(ctx.call.module, anchor, *(results[k] for k in where))
             for k, value in zip(where, guarded):
                 results[k] = value
+        for k, (placements, shape, stride) in ctx.divided.items():
+            if results[k] is not None:
+                results[k] = DTensor.from_local(
+                    results[k], ctx.call.program.mesh, placements, run_check=False,
+                    shape=shape, stride=stride,
+                )  # fmt: skip
         return (None, *results)
 
 

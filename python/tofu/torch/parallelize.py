@@ -231,11 +231,10 @@ class _Runner:
             )
             for x in tensors
         )
-        tiles = [x.to_local() if isinstance(x, DTensor) else x for x in tensors]
         names = tuple(v.name for v in given)
         floats = {k: each for k, each in enumerate(flat) if is_float(each)}
         call = Call(program, known, names, boxes, whole, seed, floats, self._name)
-        outputs = iter(step(call, tiles))
+        outputs = iter(step(call, tensors))
         self._change_attributes(traced)
         results: list[Any] = [traced.constants.get(k) for k in range(len(traced.outputs))]
         for k, entry in enumerate(traced.outputs):
