@@ -278,7 +278,7 @@ class Exchange:
         """Whether every rank sends a little to every other: then one call costs less than many."""
         count = len(self._ranks)
         return (
-            len(transfers.pairs) == count * (count - 1)
+            len(transfers.pairs) == count * (count - 1) > 0
             and max(transfers.pairs.values(), default=0) <= COLLECTIVE_BYTES
             and count == dist.get_world_size()
         )
