@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 import tofu.torch
-from tofu.errors import GraphError
+from tofu.errors import GraphError, PlanError
 from tofu.torch.module_trace import trace_open
 
 from .ranks import on_ranks
@@ -61,6 +62,20 @@ def called(kind: str, programs: int) -> None:
 )
 def test_one_program_serves_all_values(kind, programs) -> None:
     on_ranks(2, called, kind, programs)
+
+
+def different_floats() -> None:
+    data = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+    parts = tofu.torch.parallelize(Scheduled(), (2,), (data, 0.0))
+    for rate in (0.1, 0.2):
+        parts(data, rate)
+    with pytest.raises(PlanError, match="rank 1"):
+        parts(data, 0.3 + dist.get_rank())
+    parts(data, 0.4)
+
+
+def test_ranks_that_are_called_with_other_floats_are_told() -> None:
+    on_ranks(2, different_floats)
 
 
 def test_a_trace_tells_what_depends_on_values() -> None:
