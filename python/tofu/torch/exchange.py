@@ -149,10 +149,10 @@ class Message:
 
     def packed(self, tiles: Tiles) -> Any:
         """Returns the message's bytes; those of a single piece may be a view of its tile."""
-        parts = [tiles[piece.tile][piece.source] for piece in self.pieces[:1]]
+        first = tiles[self.pieces[0].tile][self.pieces[0].source]
         if len(self.pieces) == 1:
-            return parts[0].contiguous().reshape(-1).view(torch.uint8)
-        buffer = torch.empty(self.bytes, dtype=torch.uint8, device=parts[0].device)
+            return first.contiguous().reshape(-1).view(torch.uint8)
+        buffer = torch.empty(self.bytes, dtype=torch.uint8, device=first.device)
         self.pack(tiles, buffer)
         return buffer
 
