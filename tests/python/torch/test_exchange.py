@@ -209,6 +209,8 @@ def packed_once() -> None:
     exchange = Exchange(init_device_mesh("cpu", (3,)))
     pieces = [Piece(0, name, 0, (0, 0), (3 * k, 0), (3, 2)) for k, name in enumerate("ab")]
     regions = [Region(w, "both", (6, 2), torch.float32, tuple(pieces)) for w in (1, 2)]
+    alone = (Piece(0, "a", 0, (0, 0), (0, 0), (3, 2)),)
+    regions += [Region(w, "one", (3, 2), torch.float32, alone) for w in (1, 2)]
     transfers = Transfers(regions, exchange.worker)
     made = {name: torch.randn(3, 2, generator=torch.Generator().manual_seed(1)) for name in "ab"}
     tiles = dict(made) if exchange.worker == 0 else {}
@@ -218,6 +220,8 @@ def packed_once() -> None:
     exchange.finish(pending, tiles)
     if exchange.worker:
         assert torch.equal(tiles["both"], torch.cat([made["a"], made["b"]]))
+        assert torch.equal(tiles["one"], made["a"])  # and keeps no message alive
+        assert tiles["one"].untyped_storage().nbytes() <= tiles["one"].nbytes + 16
 
 
 def test_a_message_for_several_ranks_is_packed_once() -> None:
