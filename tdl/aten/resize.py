@@ -6,6 +6,12 @@ from tofu.errors import InconclusiveError
 from tofu.lang import Rewrite, op
 from tofu.tdl._shapes import instances
 
+_INTERPOLATIONS = (
+    *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d"),
+    *("upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
+    *(f"_upsample_nearest_exact{dims}d" for dims in (1, 2, 3)),
+)
+
 
 def _planes(tensors, out_shapes):
     """Every output plane from the same planes of the tensors."""
@@ -20,9 +26,7 @@ def _planes(tensors, out_shapes):
         *("aten.avg_pool3d.default", "aten._adaptive_avg_pool2d.default"),
         *("aten.max_pool3d_with_indices.default", "aten.avg_pool1d.default"),
         *("aten._adaptive_avg_pool2d_backward.default", "aten.adaptive_max_pool2d.default"),
-        *("aten.upsample_nearest2d.default", "aten.upsample_bilinear2d.default"),
-        *("aten.upsample_nearest2d.vec", "aten.upsample_bilinear2d.vec"),
-        *("aten.upsample_nearest1d.default", "aten.upsample_bicubic2d.default"),
+        *(f"aten.{name}.default" for name in _INTERPOLATIONS),
         *("aten.reflection_pad1d.default", "aten.reflection_pad2d.default"),
         "aten.replication_pad2d.default",
     )
@@ -35,12 +39,7 @@ def planes(*tensors, out_shapes):
 
 
 @op(
-    name=(
-        "aten.upsample_nearest2d_backward.default",
-        "aten.upsample_bilinear2d_backward.default",
-        "aten.upsample_nearest1d_backward.default",
-        "aten.upsample_bicubic2d_backward.default",
-    ),
+    name=[f"aten.{name}_backward.default" for name in _INTERPOLATIONS],
     rewrites=(Rewrite("input_size", {"output_shape": 0}),),
 )
 def upsample_backward(grad, *, out_shapes):

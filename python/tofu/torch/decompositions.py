@@ -1,20 +1,23 @@
 """Decomposes operators that workers could not share before a module is planned.
 
 A mean divides by the number of elements, and a batch norm needs statistics of the whole batch;
-written as sums, workers can share both. Everything else is planned as torch runs it.
+written as sums, workers can share both. Everything else is planned as torch runs it: where torch's
+compiler takes apart what tofu describes, such as an interpolation, that is withheld.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
 
 import torch
 
-from tofu.torch.private_names import get_decompositions
+from tofu.lang.description import registered
+from tofu.torch.private_names import DispatchKey, get_decompositions
 
-__all__ = ["table"]
+__all__ = ["as_described", "table"]
 
 aten: Any = torch.ops.aten
 Tensor = Any  # torch.Tensor, whose methods are untyped
@@ -25,7 +28,37 @@ def table() -> dict[Any, Callable[..., Any]]:
     return {**get_decompositions(_TORCHS), **_OURS}
 
 
-# torch's own decompositions into sums and element-wise operators.
+@contextlib.contextmanager
+def as_described() -> Iterator[None]:
+    """Withhold what torch has in Python in place of an operator that tofu describes."""
+    withheld = []
+    for operator in _described():
+        own = operator.py_kernels
+        kernels = {key: own.pop(key) for key in _IN_PYTHON if key in own}
+        if kernels:
+            operator._dispatch_cache.clear()
+            withheld.append((operator, kernels))
+    try:
+        yield
+    finally:
+        for operator, kernels in withheld:
+            operator.py_kernels.update(kernels)
+            operator._dispatch_cache.clear()
+
+
+def _described() -> Iterator[Any]:
+    """All overloads of the operators that tofu describes."""
+    for name in {each.split(".")[1] for each in registered() if each.startswith("aten.")}:
+        packet = getattr(aten, name, None)
+        for overload in () if packet is None else packet.overloads():
+            yield getattr(packet, overload)
+
+
+_IN_PYTHON = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+
+
+# torch's own decompositions, into sums, element-wise operators, and tensors that are made from
+# their shape alone: a rank would fetch the tensor whose type and device they take.
 _TORCHS = (
     aten.nll_loss_forward, aten.nll_loss2d_forward, aten.mse_loss, aten.mse_loss_backward,
     aten.smooth_l1_loss, aten.smooth_l1_loss_backward, aten.huber_loss, aten.huber_loss_backward,
@@ -33,6 +66,7 @@ _TORCHS = (
     aten.native_batch_norm_backward, aten.logsumexp, aten.glu, aten.glu_backward,
     aten.linalg_vector_norm, aten.log_sigmoid_forward, aten.log_sigmoid_backward,
     aten.binary_cross_entropy_with_logits, aten.rsub, aten.addcmul, aten.addcdiv,
+    aten.new_zeros, aten.new_ones, aten.new_full, aten.new_empty,
 )  # fmt: skip
 
 

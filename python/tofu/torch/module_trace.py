@@ -20,7 +20,7 @@ from typing import Any, Callable, Optional, TypeVar
 import torch
 
 from tofu.errors import GraphError
-from tofu.torch.decompositions import table
+from tofu.torch.decompositions import as_described, table
 from tofu.torch.grouped_products import GroupedProducts
 from tofu.torch.joint_reader import read_joint
 from tofu.torch.module_state import SYMBOLS
@@ -152,6 +152,7 @@ def _trace(
         stack.enter_context(marked_checkpoints())
         stack.enter_context(marked_modules(fake))
         stack.enter_context(GroupedProducts())
+        stack.enter_context(as_described())
         stack.enter_context(without_other_randomness(type(model).__name__))
         try:
             joint = aot_export_joint(stack, fake, inputs, named, decompositions=table())

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import torch
 
 __all__ = [
-    "KNOWN", "ConstantSource", "DimDynamic", "FakeTensorMode", "ShapeEnv", "TorchDispatchMode",
-    "aot_export_joint", "check_version", "descriptors", "get_decompositions", "get_proxy_mode",
+    "KNOWN", "ConstantSource", "DimDynamic", "DispatchKey", "FakeTensorMode", "ShapeEnv",
+    "TorchDispatchMode", "aot_export_joint", "check_version", "descriptors", "get_decompositions", "get_proxy_mode",
     "pytree",
 ]  # fmt: skip
 
@@ -23,6 +23,9 @@ __all__ = [
 KNOWN = ((2, 9), (2, 13))
 
 try:
+    # The kernels in Python that a trace would run. Without it: interpolations are taken apart.
+    from torch._C import DispatchKey
+
     # The joint graph of forward and backward, with the descriptors of its inputs and outputs, which
     # name parameters. Without it: torch.export's joint graph, by the positions of its signature.
     from torch._decomp import get_decompositions
@@ -59,6 +62,7 @@ _ATTRIBUTES: Mapping[str, str] = {
     "_compiled_call_impl": "module.compile()'s result, which cannot be traced; nothing public",
     "_forward_hooks": "as _backward_hooks",
     "_forward_pre_hooks": "as _backward_hooks",
+    "_dispatch_cache": "as py_kernels, which it remembers",
     "_checkpoint_without_reentrant_generator": "runs checkpoints; the tag of torch.compile's graph",
     "_is_compiling_flag": "modules skip checks that depend on data; torch.export sets it, too",
     "_is_exporting_flag": "as _is_compiling_flag",
@@ -68,6 +72,7 @@ _ATTRIBUTES: Mapping[str, str] = {
     "_parameters": "as _buffers",
     "_schema": "names of an operator's arguments; torch.library's text of it",
     "_version": "tells a tensor that was written to; nothing public",
+    "py_kernels": "an operator's kernels in Python; as DispatchKey",
     "_cdata": "the identity of memory; untyped_storage().data_ptr(), which fake tensors lack",
 }
 

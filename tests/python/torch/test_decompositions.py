@@ -150,3 +150,57 @@ def train(mesh: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("mesh", [(2,), (3,)])
 def test_experts_train(mesh) -> None:
     on_ranks(mesh[0], train, mesh)
+
+
+# --- images -------------------------------------------------------------------------------------
+
+MODES = {
+    "nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "linear": (3,), "bilinear": (4,),
+    "bicubic": (4,), "trilinear": (5,),
+}  # fmt: skip
+
+
+class Resized(nn.Module):
+    def __init__(self, mode: str, ndim: int) -> None:
+        super().__init__()
+        self.mode = mode
+        self.weight = nn.Parameter(torch.randn([1, 3, *[1] * (ndim - 2)], dtype=torch.float64))
+
+    def forward(self, data):
+        return nn.functional.interpolate(data * self.weight, scale_factor=2.0, mode=self.mode)
+
+
+@pytest.mark.parametrize(
+    ("mode", "ndim"), [(mode, ndim) for mode, dims in MODES.items() for ndim in dims]
+)
+def test_interpolations_are_divided_and_not_taken_apart(mode, ndim) -> None:
+    data = torch.randn([4, 3, *[4] * (ndim - 2)], dtype=torch.float64)
+    model = Resized(mode, ndim)
+    report = verify_module(model, (data,))
+    assert not report.false and not report.undescribed
+    plan = tofu.torch.plan(model, (data,), mesh=(4,))
+    names = {str(each.target) for each in plan.traced.operators}
+    assert sum("upsample" in name for name in names) == 2
+    assert not any("index" in name for name in names)
+    assert plan.bytes < data.nbytes  # parts of the weight, and terms of its gradient
+
+
+def test_operators_in_python_come_back_after_a_trace() -> None:
+    operators = aten.upsample_nearest2d.default, aten.upsample_nearest2d.vec
+    before = [dict(each.py_kernels) for each in operators]
+    assert all(before)
+    tofu.torch.trace(Resized("nearest", 4), (torch.randn(1, 3, 2, 2, dtype=torch.float64),))
+    assert [each.py_kernels for each in operators] == before
+
+
+def test_a_tensor_like_another_fetches_nothing_of_it() -> None:
+    class Padded(nn.Module):
+        def forward(self, data):
+            shape = len(data), 3
+            made = data.new_zeros(shape), data.new_ones(shape), data.new_full(shape, 2.0)
+            return torch.cat([data, *made, data.new_empty(shape).fill_(3.0)], 1)
+
+    model, data = Padded(), torch.randn(8, 4)
+    plan = tofu.torch.plan(model, (data,), mesh=(4,))
+    assert not plan.bytes
+    assert "aten.full.default" in {str(each.target) for each in plan.traced.operators}
