@@ -63,7 +63,7 @@ class _Step(torch.autograd.Function):
     def forward(ctx: Any, call: Call, *tensors: Any) -> tuple[Any, ...]:
         """Run the forward pass, and give buffers their new values."""
         program, traced = call.program, call.program.plan.traced
-        given = [x.to_local() if isinstance(x, DTensor) else x for x in tensors]
+        given = [_tile(x) for x in tensors]
         layouts = [program.boxes(name) for name in call.names]
         moved = program.moved(list(zip(given, call.boxes, layouts)))
         inputs = {
@@ -76,13 +76,9 @@ class _Step(torch.autograd.Function):
         moves = [(value, program.boxes(name), held[name]) for name, value in changed.items()]
         for name, value in zip(changed, program.moved(moves)):
             buffer = call.buffers[name]
-            (buffer.to_local() if isinstance(buffer, DTensor) else buffer).copy_(value)
+            _tile(buffer).copy_(value)
         ctx.call, ctx.saved = call, tuple(saved)
-        ctx.divided = {
-            k: (x.placements, x.shape, x.stride())
-            for k, x in enumerate(tensors)
-            if isinstance(x, DTensor)
-        }
+        ctx.divided = {k: x._spec for k, x in enumerate(tensors) if isinstance(x, DTensor)}
         ctx.save_for_backward(*saved.values())
         places = [k for k, output in enumerate(traced.outputs) if output is not None]
         heads = program.graph.outputs
@@ -112,13 +108,15 @@ class _Step(torch.autograd.Function):
             guarded = _Once.apply(ctx.call.module, anchor, *(results[k] for k in where))
             for k, value in zip(where, guarded):
                 results[k] = value
-        for k, (placements, shape, stride) in ctx.divided.items():
+        for k, spec in ctx.divided.items():
             if results[k] is not None:
-                results[k] = DTensor.from_local(
-                    results[k], ctx.call.program.mesh, placements, run_check=False,
-                    shape=shape, stride=stride,
-                )  # fmt: skip
+                results[k] = DTensor(results[k], spec, requires_grad=False)
         return (None, *results)
+
+
+def _tile(tensor: Any) -> Any:
+    """This rank's tile."""
+    return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
 
 
 def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:

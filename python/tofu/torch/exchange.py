@@ -3,6 +3,9 @@
 A region is a box that a rank assembles of pieces of its own and others' tiles. Terms of a sum
 overlap, and are combined in one order on all ranks. Messages travel while the rank computes: an
 exchange starts, and is finished later.
+
+Where tiles lie in memory in another order of dimensions, as transposed weights do, messages and
+regions keep it: then nothing is transposed on the way, and readers get what plain torch gives them.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ _COMBINE = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod"
 Shape = tuple[int, ...]
 Tiles = dict[Any, Any]
 Received = Mapping[int, Iterator[Any]]  # worker -> the pieces that it sent
+Join = tuple[int, tuple[int, ...]]  # the dimension, and the pieces' numbers along it
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class Region:
         reduction: the operation that combines terms.
         terms: their number.
         fill: the value of elements outside all tiles.
+        order: the dimensions in the order in which the tiles probably lie in memory, outermost
+            first, as messages and the region do; (): as they come.
     """
 
     worker: int
@@ -91,11 +97,31 @@ class Region:
     reduction: str = "sum"
     terms: int = 1
     fill: float = 0.0
+    order: tuple[int, ...] = ()
 
     @functools.cached_property
     def by_term(self) -> tuple[tuple[Piece, ...], ...]:
         """The pieces of each term."""
         return tuple(tuple(t) for _, t in itertools.groupby(self.pieces, lambda p: p.term))
+
+    @functools.cached_property
+    def joins(self) -> tuple[Optional[Join], ...]:
+        """For each term, how its pieces are joined; None if they do not lie in one line."""
+        return tuple(_join(self.shape, pieces) for pieces in self.by_term)
+
+    def stored(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Extents in the order of memory."""
+        return tuple(shape[d] for d in self.order) or tuple(shape)
+
+    def as_stored(self, value: Any) -> Any:
+        """View a box of the region with its dimensions in the order of memory."""
+        return value.permute(self.order) if self.order else value
+
+    def as_read(self, value: Any) -> Any:
+        """The reverse of ``as_stored``."""
+        if not self.order:
+            return value
+        return value.permute(sorted(range(len(self.order)), key=self.order.__getitem__))
 
     @property
     def received(self) -> list[Piece]:
@@ -115,18 +141,20 @@ class Message:
     can be viewed as that type.
 
     Args:
-        pieces: the pieces and their types.
+        pieces: the pieces and their regions.
 
     Attributes:
         pieces: the pieces.
         bytes: its size.
     """
 
-    def __init__(self, pieces: Sequence[tuple[Piece, torch.dtype]]) -> None:
+    def __init__(self, pieces: Sequence[tuple[Piece, Region]]) -> None:
         self.pieces = [piece for piece, _ in pieces]
         self.bytes = 0
+        self._regions = [region for _, region in pieces]
+        self._shapes = [region.stored(piece.shape) for piece, region in pieces]
         self._blocks: list[tuple[slice, torch.dtype, list[int], list[int]]] = []
-        types = [dtype for _, dtype in pieces]
+        types = [region.dtype for region in self._regions]
         order = sorted(range(len(types)), key=lambda k: (-types[k].itemsize, str(types[k])))
         for dtype, block in itertools.groupby(order, key=types.__getitem__):
             numbers = list(block)
@@ -135,26 +163,52 @@ class Message:
             self._blocks.append((slice(begin, self.bytes), dtype, sizes, numbers))
 
     def views(self, buffer: Any) -> list[Any]:
-        """Views the message's bytes as its pieces."""
+        """Views the message's bytes as its pieces, in the order of memory."""
         views: list[Any] = [None] * len(self.pieces)
         for span, dtype, sizes, numbers in self._blocks:
             for view, number in zip(buffer[span].view(dtype).split(sizes), numbers):
-                views[number] = view.view(self.pieces[number].shape)
+                views[number] = view.view(self._shapes[number])
         return views
 
     def pack(self, tiles: Tiles, buffer: Any) -> None:
         """Copy the pieces into the message's bytes."""
-        for view, piece in zip(self.views(buffer), self.pieces):
-            view.copy_(tiles[piece.tile][piece.source])
+        for span, dtype, sizes, numbers in self._blocks:
+            block, begin, end = buffer[span].view(dtype), 0, 0
+            whole: list[Any] = []  # neighbours that lie in memory as they do in the message
+            for number, size in zip(numbers, sizes):
+                source = self._source(number, tiles)
+                if source.is_contiguous():
+                    whole.append(source.view(-1))
+                else:
+                    _join_into(block[begin:end], whole)
+                    begin = end + size
+                    block[end:begin].view(source.shape).copy_(source)
+                end += size
+            _join_into(block[begin:end], whole)
 
     def packed(self, tiles: Tiles) -> Any:
         """Returns the message's bytes; those of a single piece may be a view of its tile."""
-        first = tiles[self.pieces[0].tile][self.pieces[0].source]
+        first = self._source(0, tiles)
         if len(self.pieces) == 1:
-            return first.contiguous().reshape(-1).view(torch.uint8)
+            return first.contiguous().view(-1).view(torch.uint8)
         buffer = torch.empty(self.bytes, dtype=torch.uint8, device=first.device)
         self.pack(tiles, buffer)
         return buffer
+
+    def _source(self, number: int, tiles: Tiles) -> Any:
+        """A piece in its tile."""
+        piece, tile = self.pieces[number], tiles[self.pieces[number].tile]
+        box = tile if piece.shape == tuple(tile.shape) else tile[piece.source]
+        return self._regions[number].as_stored(box)
+
+
+def _join_into(buffer: Any, pieces: list[Any]) -> None:
+    """Copy lines of elements one after the other into a buffer; empties the list."""
+    if len(pieces) == 1:
+        buffer.copy_(pieces[0])
+    elif pieces:
+        torch.cat(pieces, out=buffer)
+    pieces.clear()
 
 
 class Transfers:
@@ -174,7 +228,7 @@ class Transfers:
     def __init__(self, regions: Iterable[Region], worker: int) -> None:
         self.regions: list[Region] = []
         self.pairs: dict[tuple[int, int], int] = {}
-        pieces: dict[tuple[int, int], list[tuple[Piece, torch.dtype]]] = {}
+        pieces: dict[tuple[int, int], list[tuple[Piece, Region]]] = {}
         for region in regions:
             if region.worker == worker:
                 self.regions.append(region)
@@ -183,7 +237,7 @@ class Transfers:
                 size = math.prod(piece.shape) * int(region.dtype.itemsize)
                 self.pairs[pair] = self.pairs.get(pair, 0) + size
                 if worker in pair:
-                    pieces.setdefault(pair, []).append((piece, region.dtype))
+                    pieces.setdefault(pair, []).append((piece, region))
         self.sends: dict[int, Message] = {}
         self.receives: dict[int, Message] = {}
         alike: dict[Any, Message] = {}
@@ -191,7 +245,7 @@ class Transfers:
             if receiver == worker:
                 self.receives[sender] = Message(own)
                 continue
-            content = tuple((p.tile, p.start, p.shape, dtype) for p, dtype in own)
+            content = tuple((p.tile, p.start, p.shape, r.dtype, r.order) for p, r in own)
             if content not in alike:
                 alike[content] = Message(own)
             self.sends[receiver] = alike[content]
@@ -330,45 +384,89 @@ class Exchange:
     def _assembled(self, region: Region, tiles: Tiles, received: Received) -> Any:
         """Makes a region; terms are combined in their order."""
         combine, result, is_own = _COMBINE[region.reduction], None, False
-        for term in region.by_term:
-            value = self._term(region, term, tiles, received)
+        for pieces, join in zip(region.by_term, region.joins):
+            value = self._term(region, pieces, join, tiles, received)
             if result is None:
                 result = value
             elif is_own:
                 combine(result, value, out=result)
             else:
                 result, is_own = combine(result, value), True
-        return self._empty(region, ()) if result is None else result.contiguous()
+        if result is None:
+            result = self._empty(region, ())
+        return region.as_read(result.contiguous())
 
     def _term(
-        self, region: Region, pieces: Sequence[Piece], tiles: Tiles, received: Received
+        self,
+        region: Region,
+        pieces: Sequence[Piece],
+        join: Optional[Join],
+        tiles: Tiles,
+        received: Received,
     ) -> Any:
         """A term of a region; a view of a tile or of a message if it is all of one."""
         first = pieces[0]
-        if len(pieces) > 1 or first.worker == FILL or first.shape != region.shape:
+        if join is None:
             value = self._empty(region, pieces)
-            self._fill(value, pieces, tiles, received)
+            self._fill(region, value, pieces, tiles, received)
             return value
-        value = self._piece(first, tiles, received)
+        if len(pieces) > 1:
+            axis, order = join
+            parts = [self._piece(region, piece, tiles, received) for piece in pieces]
+            axis = region.order.index(axis) if region.order else axis
+            return torch.cat([parts[k] for k in order], axis)
+        value = self._piece(region, first, tiles, received)
         if first.worker == self.worker or region.terms > 1:
             return value
         is_alone = value.untyped_storage().nbytes() < value.nbytes + _ALIGNMENT
         return value if is_alone else value.clone()  # which keeps no other pieces alive
 
-    def _piece(self, piece: Piece, tiles: Tiles, received: Received) -> Any:
+    def _piece(self, region: Region, piece: Piece, tiles: Tiles, received: Received) -> Any:
         if piece.worker == self.worker:
-            return tiles[piece.tile][piece.source]
+            return region.as_stored(tiles[piece.tile][piece.source])
         return next(received[piece.worker])
 
     def _empty(self, region: Region, pieces: Sequence[Piece]) -> Any:
-        empty = torch.empty(region.shape, dtype=region.dtype, device=self._device)
+        shape = region.stored(region.shape)
+        empty = torch.empty(shape, dtype=region.dtype, device=self._device)
         return empty.fill_(region.fill) if any(p.worker == FILL for p in pieces) else empty
 
-    def _fill(self, value: Any, pieces: Sequence[Piece], tiles: Tiles, received: Received) -> None:
+    def _fill(
+        self,
+        region: Region,
+        value: Any,
+        pieces: Sequence[Piece],
+        tiles: Tiles,
+        received: Received,
+    ) -> None:
         """Copy the pieces of a term to their places in a region."""
+        boxes = region.as_read(value)
         for piece in pieces:
             if piece.worker != FILL:
-                value[piece.target].copy_(self._piece(piece, tiles, received))
+                box = region.as_stored(boxes[piece.target])
+                box.copy_(self._piece(region, piece, tiles, received))
+
+
+def _join(shape: Shape, pieces: Sequence[Piece]) -> Optional[Join]:
+    """How pieces are joined to a box; None if they do not fill it side by side."""
+    if any(piece.worker == FILL for piece in pieces):
+        return None
+    if len(pieces) == 1:
+        return (0, (0,)) if pieces[0].shape == shape else None
+    for axis, size in enumerate(shape):
+        order = tuple(sorted(range(len(pieces)), key=lambda k: pieces[k].to[axis]))
+        end = 0
+        for k in order:
+            piece = pieces[k]
+            side = (*shape[:axis], piece.shape[axis], *shape[axis + 1 :])
+            begin = tuple(end if d == axis else 0 for d in range(len(shape)))
+            if piece.shape != side or piece.to != begin:
+                break
+            end += piece.shape[axis]
+        else:
+            if end == size:
+                return axis, order
+    return None
 
 
 def _box(corner: Shape, shape: Shape) -> tuple[slice, ...]:

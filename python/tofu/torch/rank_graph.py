@@ -8,7 +8,7 @@ stand for the same one of the module form a group, so that all ranks order them 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -113,10 +113,12 @@ class RankGraph:
                 self.outputs.append(tiled)
             else:
                 {"gradient": self.gradients, "aux": self.mutations}[kind][name] = tiled
-        self._add_groups([self.outputs, self.gradients.values(), self.mutations.values()])
+        ends = [*self.outputs, *self.gradients.values(), *self.mutations.values()]
+        self._heads = {tile for head in ends for tile in head.tiles if tile is not None}
+        self._add_groups()
 
-    def _add_groups(self, heads: Iterable[Iterable[Tiled]]) -> None:
-        live = {tile[0] for each in heads for head in each for tile in head.tiles if tile}
+    def _add_groups(self) -> None:
+        live = {number for number, _ in self._heads}
         for number in reversed(range(len(self._nodes))):
             if number in live:
                 live |= {node for node, _ in self._sources[number]}
@@ -154,8 +156,21 @@ class RankGraph:
         ]  # fmt: skip
         pieces.sort(key=lambda piece: piece.term)
         dtype = getattr(torch, NAMES[flag])
-        worker = self._workers[number]
-        return Region(worker, (number, 0), shape, dtype, tuple(pieces), reduction, terms, fill)
+        return Region(
+            self._workers[number], (number, 0), shape, dtype, tuple(pieces), reduction, terms, fill,
+            self._order(sources[0]) if sources and (number, 0) not in self._heads else (),
+        )  # fmt: skip
+
+    def _order(self, tile: Tile) -> tuple[int, ...]:
+        """A tile's dimensions in the order of memory, judging by the trace; () as they come."""
+        if self._nodes[tile[0]].op == _FETCH:
+            return self.region(tile[0]).order
+        operator = self._operators.get(self.made_by(tile))
+        if operator is None:
+            return ()
+        strides = operator.outputs[tile[1]].stride()
+        order = tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+        return () if 0 in strides or order == tuple(range(len(strides))) else order
 
     def fills(self) -> set[float]:
         """The values that regions and constants are filled with."""

@@ -25,6 +25,7 @@ from tofu.torch.exchange import (
     Pending,
     Piece,
     Received,
+    Region,
     Tiles,
     Transfers,
 )  # fmt: skip
@@ -176,7 +177,14 @@ class _NoExchange(Exchange):
         joined = torch.empty(size, dtype=torch.uint8, device=_DEVICE)
         return {self.worker: joined, **super()._packed(alone, tiles)}
 
-    def _fill(self, value: Any, pieces: Sequence[Piece], tiles: Tiles, received: Received) -> None:
+    def _fill(
+        self,
+        region: Region,
+        value: Any,
+        pieces: Sequence[Piece],
+        tiles: Tiles,
+        received: Received,
+    ) -> None:
         for piece in pieces:
             if piece.worker not in (FILL, self.worker):
                 next(received[piece.worker])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from tofu.plans import SearchOptions
 from tofu.torch.exchange import COLLECTIVE_BYTES, FILL, Exchange, Piece, Region, Transfers
 from tofu.torch.models import MODELS
 from tofu.torch.placements import WHOLE, Boxes, regions_between, tiles_of, to_dtensor
+from tofu.torch.rank_graph import RankGraph
 
 from .ranks import on_ranks
 
@@ -99,6 +101,46 @@ def every_move(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("sizes", [(4,), (3,), (2, 3)])
 def test_tiles_move_between_all_layouts(sizes, dtype) -> None:
     on_ranks(torch.Size(sizes).numel(), every_move, sizes, dtype)
+
+
+def every_order() -> None:
+    """Tiles that are transposed in memory, as their regions expect, or are not."""
+    sizes = (2, 2)
+    exchange = Exchange(init_device_mesh("cpu", sizes))
+    whole = torch.arange(35.0).reshape(SHAPE)
+    layouts = [
+        tiles_of(SHAPE, place, sizes) for place in itertools.product((0, 1, WHOLE), repeat=2)
+    ]
+    for source, target in itertools.product(layouts, layouts):
+        own = of(whole, source[exchange.worker])
+        regions = [
+            dataclasses.replace(region, order=(1, 0))
+            for region in regions_between(source, target, 0, 1, whole.dtype, sizes)
+        ]
+        for tile in (own.clone(), own.t().contiguous().t()):
+            tiles = {0: tile}
+            exchange.run(Transfers(regions, exchange.worker), tiles)
+            assert torch.equal(tiles[1], of(whole, target[exchange.worker])), (source, target)
+            assert tiles[1].t().is_contiguous()
+    terms = tuple(Piece(k, "own", k, (0, 0), (0, 0), SHAPE) for k in range(4))
+    regions = [Region(w, "sum", SHAPE, whole.dtype, terms, terms=4, order=(1, 0)) for w in range(4)]
+    tiles = {"own": whole + exchange.worker}
+    exchange.run(Transfers(regions, exchange.worker), tiles)
+    assert torch.equal(tiles["sum"], 4 * whole + 6) and tiles["sum"].t().is_contiguous()
+
+
+def test_regions_keep_the_order_of_memory() -> None:
+    on_ranks(4, every_order)
+
+
+def test_transposed_weights_are_not_transposed_on_the_way() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
+    data = torch.randn(256, 8)  # so large that weights are gathered
+    graph = RankGraph(tofu.torch.plan(model, (data,), mesh=(4,)))
+    regions = {name: graph.regions(group) for name, group in graph.fetches.items()}
+    weights = regions["0.addmm/in2/fetch"] + regions["2.addmm/in2/fetch"]
+    assert all(region.order == (1, 0) for region in weights)
+    assert not any(region.order for region in regions["0.mm_backward/out0/fetch"])
 
 
 def every_reduction() -> None:
