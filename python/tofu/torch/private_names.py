@@ -13,8 +13,8 @@ import torch
 
 __all__ = [
     "KNOWN", "ConstantSource", "DimDynamic", "DispatchKey", "FakeTensorMode", "ShapeEnv",
-    "TorchDispatchMode", "aot_export_joint", "check_version", "descriptors", "get_decompositions", "get_proxy_mode",
-    "pytree",
+    "TorchDispatchMode", "aot_export_joint", "check_version", "descriptors", "get_decompositions",
+    "get_proxy_mode", "pytree",
 ]  # fmt: skip
 
 # The oldest and the latest version on which this package's tests pass (pyproject.toml says the
