@@ -23,6 +23,7 @@ from tofu.errors import GraphError
 from tofu.torch.decompositions import as_described, table
 from tofu.torch.grouped_products import GroupedProducts
 from tofu.torch.joint_reader import read_joint
+from tofu.torch.known_draws import KnownDraws
 from tofu.torch.module_state import SYMBOLS
 from tofu.torch.named_numbers import NamedNumbers, Place
 from tofu.torch.open_trace import OpenTrace
@@ -153,6 +154,7 @@ def _trace(
         stack.enter_context(marked_modules(fake))
         stack.enter_context(GroupedProducts())
         stack.enter_context(as_described())
+        stack.enter_context(KnownDraws())
         stack.enter_context(without_other_randomness(type(model).__name__))
         try:
             joint = aot_export_joint(stack, fake, inputs, named, decompositions=table())
