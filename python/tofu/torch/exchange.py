@@ -119,9 +119,11 @@ class Region:
 
     def as_read(self, value: Any) -> Any:
         """The reverse of ``as_stored``."""
-        if not self.order:
-            return value
-        return value.permute(sorted(range(len(self.order)), key=self.order.__getitem__))
+        return value.permute(self._inverse) if self.order else value
+
+    @functools.cached_property
+    def _inverse(self) -> tuple[int, ...]:
+        return tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
 
     @property
     def received(self) -> list[Piece]:
@@ -443,8 +445,8 @@ class Exchange:
         boxes = region.as_read(value)
         for piece in pieces:
             if piece.worker != FILL:
-                box = region.as_stored(boxes[piece.target])
-                box.copy_(self._piece(region, piece, tiles, received))
+                given = region.as_read(self._piece(region, piece, tiles, received))
+                boxes[piece.target].copy_(given)
 
 
 def _join(shape: Shape, pieces: Sequence[Piece]) -> Optional[Join]:

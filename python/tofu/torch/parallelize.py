@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import math
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
@@ -365,10 +366,17 @@ class _Runner:
         if given is None:
             options = dataclasses.replace(self._wish.options, pins=self._pins())
             wish = dataclasses.replace(self._wish, options=options)
-            text = agreed(lambda: plan_traced(traced, sizes, wish=wish, name=self._name).to_json())
+            made: list[TorchPlan] = []  # on rank 0, which need not read it
+
+            def plan_text() -> str:
+                made.append(plan_traced(traced, sizes, wish=wish, name=self._name))
+                return made[0].to_json()
+
+            text = agreed(plan_text)
+            plan = made[0] if made else read_plan(text, traced, sizes, "the plan")
         else:
             text = given.to_json() if isinstance(given, TorchPlan) else _text_of(given)
-        plan = read_plan(text, traced, sizes, "the plan" if given is None else _named(given))
+            plan = read_plan(text, traced, sizes, _named(given))
         return Program(plan, self._mesh, compiled=self._compiled)
 
     def _traced_open(self, args: Any, kwargs: Any) -> Optional[Traced]:
@@ -433,9 +441,10 @@ class _Runner:
 
 
 def _identity(traced: Traced) -> str:
-    """A key of the graph and of the modules' attributes, which all ranks must have alike."""
+    """A key of what all ranks must have alike: graph, order of memory, and constants."""
     constants = [checksum(v.value) for v in traced.variables if v.kind == "constant"]
-    return f"{training_graph(traced).hash}/{constants}"
+    orders = [[o.order(k) for k in range(len(o.outputs))] for o in traced.operators]
+    return f"{training_graph(traced).hash}/{zlib.crc32(repr(orders).encode())}/{constants}"
 
 
 def _settled(tensor: Any) -> Any:

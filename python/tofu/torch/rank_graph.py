@@ -166,11 +166,7 @@ class RankGraph:
         if self._nodes[tile[0]].op == _FETCH:
             return self.region(tile[0]).order
         operator = self._operators.get(self.made_by(tile))
-        if operator is None:
-            return ()
-        strides = operator.outputs[tile[1]].stride()
-        order = tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
-        return () if 0 in strides or order == tuple(range(len(strides))) else order
+        return () if operator is None else operator.order(tile[1])
 
     def fills(self) -> set[float]:
         """The values that regions and constants are filled with."""

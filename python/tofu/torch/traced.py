@@ -121,6 +121,14 @@ class Operator:
     repeats: str = ""
     blanks: tuple[int, ...] = ()
 
+    def order(self, output: int) -> tuple[int, ...]:
+        """An output's dimensions in the order of memory, outermost first; () if as they come."""
+        strides = self.outputs[output].stride()
+        if not all(type(each) is int and each for each in strides):
+            return ()  # a view of sizes without values, or of an expanded tensor
+        order = tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+        return () if order == tuple(range(len(strides))) else order
+
 
 @dataclasses.dataclass(frozen=True)
 class Traced:
