@@ -15,6 +15,7 @@ from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.torch.models import MODELS
 from tofu.torch.planning import plan_traced
+from tofu.torch.rank_graph import RankGraph
 from tofu.torch.torch_plan import read_plan
 from tofu.torch.traced import Entry
 
@@ -60,6 +61,20 @@ def test_a_document_is_read_back(planned) -> None:
     again = read_plan(planned.to_json(), planned.traced, (2, 2), "file")
     assert again.placements == planned.placements
     assert json.loads(again.to_json()) == json.loads(planned.to_json())
+
+
+@pytest.mark.parametrize("name", ["gpt", "unet"])
+def test_a_plan_that_was_read_runs_alike(name) -> None:
+    """Rank 0 runs the plan that it has made, the others the one that they read."""
+    model, inputs = MODELS[name](torch.float32)
+    plan = tofu.torch.plan(model, inputs, mesh=(2, 2))
+    again = read_plan(plan.to_json(), plan.traced, (2, 2), "file")
+
+    def parts(graph: RankGraph) -> list[object]:
+        regions = [graph.regions(group) for group in graph.fetches.values()]
+        return [list(graph.calls.values()), list(graph.fetches.values()), regions]
+
+    assert parts(RankGraph(plan)) == parts(RankGraph(again))
 
 
 def test_a_plan_for_another_mesh_is_rejected(planned) -> None:
