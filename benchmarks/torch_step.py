@@ -67,7 +67,11 @@ def fsdp2(model: Any, inputs: dict[str, Any], case: Case) -> nn.Module:
 
 
 def ddp(model: nn.Module, inputs: dict[str, Any], case: Case) -> nn.Module:
-    """The whole model on every rank."""
+    """The whole model on every rank; it would wait for gradients that never come."""
+    model(**inputs).backward()
+    for parameter in model.parameters():
+        parameter.requires_grad_(parameter.grad is not None)
+        parameter.grad = None
     return DistributedDataParallel(model, gradient_as_bucket_view=True)
 
 
