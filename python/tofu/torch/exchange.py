@@ -25,7 +25,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from tofu.torch.ranks import connected
 
 __all__ = [
-    "COLLECTIVE_BYTES", "FILL", "Exchange", "Message", "Pending", "Piece", "Received", "Region",
+    "COLLECTIVE_BYTES", "FILL", "Exchange", "Message", "Pending", "Piece", "Region",
     "Tiles", "Transfers",
 ]  # fmt: skip
 

@@ -18,17 +18,7 @@ import torch
 
 from tofu.plans import Plan
 from tofu.plans.peak import Held, Peak
-from tofu.torch.exchange import (
-    FILL,
-    Exchange,
-    Message,
-    Pending,
-    Piece,
-    Received,
-    Region,
-    Tiles,
-    Transfers,
-)  # fmt: skip
+from tofu.torch.exchange import Exchange, Message, Pending, Tiles, Transfers
 from tofu.torch.module_graph import OPTIMIZERS
 from tofu.torch.private_names import TorchDispatchMode
 from tofu.torch.rank_program import Call, Fetch, Program, Start
@@ -176,18 +166,6 @@ class _NoExchange(Exchange):
         size = sum(message.bytes for message in {*sends.values()} - {*alone.values()})
         joined = torch.empty(size, dtype=torch.uint8, device=_DEVICE)
         return {self.worker: joined, **super()._packed(alone, tiles)}
-
-    def _fill(
-        self,
-        region: Region,
-        value: Any,
-        pieces: Sequence[Piece],
-        tiles: Tiles,
-        received: Received,
-    ) -> None:
-        for piece in pieces:
-            if piece.worker not in (FILL, self.worker):
-                next(received[piece.worker])
 
     def _send(self, sent: Mapping[int, Any], received: Mapping[int, Any]) -> list[Any]:
         return []
