@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 import tofu.torch
+from tofu.torch.module_graph import training_graph
 from tofu.torch.module_trace import trace_open
 from tofu.torch.named_numbers import named_places
 
@@ -139,3 +141,19 @@ def test_a_trace_holds_for_the_sizes_that_it_names() -> None:
     assert found.at({0: (4, 1), 1: (4, 1)}) is None
     assert found.at({0: (4, 99), 1: (4, 99)}) is None  # more than there are places
     assert found.at({0: (6, 30), 1: (6, 30)}) is None  # the batch has no name
+
+
+def test_ranks_compare_the_order_of_memory() -> None:
+    """Messages have it, and a graph does not tell it."""
+    traced = tofu.torch.trace(nn.Linear(3, 4), (torch.randn(2, 3),))
+    assert any(operator.order(0) == (1, 0) for operator in traced.operators)
+    plain = [
+        dataclasses.replace(
+            o, outputs=tuple(torch.empty(x.shape, device="meta") for x in o.outputs)
+        )
+        for o in traced.operators
+    ]
+    other = dataclasses.replace(traced, operators=tuple(plain))
+    assert not any(operator.order(0) for operator in other.operators)
+    assert training_graph(other).hash == training_graph(traced).hash
+    assert parallelizing._identity(other) != parallelizing._identity(traced)
