@@ -21,15 +21,6 @@ def filled():
     return lambda *i: apply("filled")
 
 
-@op(
-    name=[f"aten.new_{name}.default" for name in ("full", "zeros", "ones", "empty")],
-    rewrites=_SIZE,
-)
-def filled_like(_):
-    """One value for every element, of the type of a tensor that is not read."""
-    return lambda *i: apply("filled")
-
-
 @op(name=[f"aten.{name}" for name in ("arange.default", "arange.start", "arange.start_step")])
 def numbers():
     """The index of each element, or a multiple of it. No split: a part would count from zero."""

@@ -33,7 +33,7 @@ _VARIANTS = {
 # Other operators whose result always has its own memory.
 _ALLOCATE = {
     aten.mm.default, aten.bmm.default, aten.addmm.default, aten.zeros_like.default,
-    aten.new_zeros.default, aten.zeros.default, aten.convolution.default, aten.sum.dim_IntList,
+    aten.full.default, aten.zeros.default, aten.convolution.default, aten.sum.dim_IntList,
     aten.pow.Tensor_Scalar, aten.where.self, aten.silu.default, aten.silu_backward.default,
     aten.gelu.default, aten.gelu_backward.default, aten.threshold_backward.default,
     aten._softmax.default, aten._log_softmax.default, aten._softmax_backward_data.default,

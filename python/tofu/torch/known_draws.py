@@ -11,6 +11,8 @@ from typing import Any, Optional
 import torch
 from torch.overrides import TorchFunctionMode
 
+from tofu.torch.private_names import pytree
+
 __all__ = ["KnownDraws"]
 
 # Whether a number of [0, 1) compares so to numbers up to 0, and to numbers from 1 on.
@@ -31,6 +33,9 @@ class KnownDraws(TorchFunctionMode):
         known = self._known(func, args)
         if known is not None:
             return torch.tensor(known)
+        if self._drawn:  # what else is done with a number may change it
+            for each in pytree.tree_leaves((args, kwargs)):
+                self._drawn.pop(id(each), None)
         result = func(*args, **(kwargs or {}))
         if func is torch.rand and result.ndim == 0:
             self._drawn[id(result)] = result

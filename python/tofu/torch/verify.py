@@ -29,7 +29,7 @@ __all__ = ["Report", "verify_module"]
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
 _JOIN = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
 _PARTS = (2, 3, 4)
-_UNSET = ("empty", "new_empty", "empty_like")
+_UNSET = ("empty", "empty_like")
 
 
 @dataclass

@@ -46,13 +46,21 @@ def test_chance_cannot_be_traced(share) -> None:
         tofu.torch.trace(Dropped("lt", share), (torch.randn(3, 4),))
 
 
-def test_numbers_that_others_draw_are_not_known() -> None:
-    class Other(nn.Module):
+CHANGES = {
+    "another": lambda drawn: drawn.neg(),
+    "in place": lambda drawn: drawn.sub_(0.5),
+    "as an output": lambda drawn: torch.sub(drawn, 0.5, out=drawn),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_number_that_was_changed_is_not_known(change) -> None:
+    class Changed(nn.Module):
         def forward(self, data):
-            return data if torch.rand([]).neg() < 0 else data + 1
+            return data if change(torch.rand([])) < 0 else data + 1
 
     with pytest.raises(GraphError):
-        tofu.torch.trace(Other(), (torch.randn(3, 4),))
+        tofu.torch.trace(Changed(), (torch.randn(3, 4),))
 
 
 @pytest.mark.parametrize("name", NAMES)
