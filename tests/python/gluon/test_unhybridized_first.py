@@ -196,6 +196,29 @@ def test_running_statistics_are_updated_once(on, monkeypatch):
     assert_same(run(), expected)
 
 
+def prediction_raises(net, F, hidden):
+    assert autograd.is_training(), "the script never predicts"
+    return hidden
+
+
+def test_the_first_call_runs_no_code_of_predictions(two):
+    """Its statistics have no value before: their shapes follow from the data."""
+
+    def run():
+        net = net_with(prediction_raises)
+        trainer = trainer_of(net)
+        for _ in range(2):
+            with autograd.record():
+                loss = (net(data()) ** 2).mean()
+            loss.backward()
+            trainer.step(1)
+        return weights(net), tiled(net)
+
+    found, expected = run(), plainly(run)
+    assert_same(found[0], expected[0])
+    assert len(found[1]) == 8
+
+
 def test_statistics_that_the_forward_pass_of_parts_updates(on):
     """On GPUs the forward pass updates them."""
 

@@ -212,9 +212,7 @@ class _First:
         tiled = {parameter.name for parameter in parameters if is_tiled(parameter)}
         is_training = autograd.is_training() and current.check == _VALUES
         statistics = set(graph.symbol.list_auxiliary_states())
-        if is_training and statistics and any(p._data is None for p in parameters):
-            self._run_code(is_training=False)  # initializes them without writing to statistics
-        saved = _Saved(p for p in parameters if p.name in statistics)
+        saved = _Saved([p for p in parameters if p.name in statistics])
         try:
             eager = self._run_code(is_training=is_training)
             is_trial = autograd.is_recording()
@@ -260,14 +258,29 @@ class _First:
 
 
 class _Saved:
-    """A copy of running statistics."""
+    """The values of running statistics; the first value of those that get one later."""
 
-    def __init__(self, parameters: Iterator[Any]) -> None:
+    def __init__(self, parameters: Sequence[Any]) -> None:
+        self._values: list[tuple[Any, Any]] = []
+        self._begun = [p for p in parameters if p._data is None]
         with autograd.pause():
-            self._values = [(p, p.data().asnumpy()) for p in parameters if p._data is not None]
+            for parameter in parameters:
+                if parameter._data is None:
+                    parameter._init_impl = self._noting(parameter)
+                else:
+                    self._values.append((parameter, parameter.data().asnumpy()))
+
+    def _noting(self, parameter: Any) -> Callable[..., None]:
+        def noting(data: Any, ctx_list: Any) -> None:
+            self._values.append((parameter, data.asnumpy()))
+            type(parameter)._init_impl(parameter, data, ctx_list)
+
+        return noting
 
     def restore(self) -> None:
         """Set changed statistics back."""
+        for parameter in self._begun:
+            vars(parameter).pop("_init_impl", None)
         with autograd.pause():
             for parameter, before in self._values:
                 if parameter.data().asnumpy().tobytes() != before.tobytes():
