@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 from tofu.errors import GraphError
 from tofu.torch.placements import WHOLE, Boxes, tiles_of
 from tofu.torch.rank_program import Program
-from tofu.torch.traced import Entry
+from tofu.torch.traced import Entry, Variable
 
 __all__ = ["Call", "step"]
 
@@ -94,6 +94,7 @@ class _Step(torch.autograd.Function):
             if k not in traced.differentiable:
                 fixed.append(outputs[-1])
         ctx.mark_non_differentiable(*fixed)
+        ctx.set_materialize_grads(False)  # None tells the outputs that no loss depends on
         return tuple(outputs)
 
     @staticmethod
@@ -126,13 +127,15 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
     tensors = [k for k, entry in enumerate(traced.outputs) if entry is not None]
     given = dict(zip(tensors, grads))
     names, moves = [], []
+    unused = {v.name for v in traced.variables if v.kind == "tangent" and given[v.number] is None}
     for variable in traced.variables:
         if variable.kind == "tangent":
             output = traced.outputs[variable.number]
             assert output is not None
             names.append(variable.name)
             boxes = call.boxes_of_output(output)
-            moves.append((given[variable.number], boxes, program.boxes(variable.name)))
+            tangent = _tangent(call, variable, given[variable.number], boxes)
+            moves.append((tangent, boxes, program.boxes(variable.name)))
     tangents = dict(zip(names, program.moved(moves)))
     moves.clear()
     saved = dict(zip(ctx.saved, ctx.saved_tensors))
@@ -143,7 +146,7 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
     needed = [
         (k, name, boxes)
         for k, (name, boxes) in enumerate(zip(call.names, call.boxes))
-        if name in gradients
+        if name in gradients and not _only(traced.tangents_of[name], unused)
     ]
     moved = program.moved(
         [(gradients[name], heads[name].layout.boxes, boxes) for _, name, boxes in needed]
@@ -152,6 +155,21 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
     for (k, _, _), gradient in zip(needed, moved):
         results[k] = gradient
     return results
+
+
+def _only(tangents: frozenset[str], unused: set[str]) -> bool:
+    """Whether a gradient depends on tangents, and on none but those of unused outputs."""
+    return bool(tangents) and tangents <= unused
+
+
+def _tangent(call: Call, variable: Variable, given: Any, boxes: Boxes) -> Any:
+    """This rank's tile of an output's gradient; zeros if no loss depends on the output."""
+    if isinstance(given, DTensor):  # as from a penalty on parameters in the script's loss
+        return given.full_tensor() if call.whole else _tile(given)
+    if given is None:
+        shape = boxes[call.program.worker].shape
+        return torch.zeros(shape, dtype=variable.meta.dtype, device=call.program.mesh.device_type)
+    return given
 
 
 class _Once(torch.autograd.Function):

@@ -138,6 +138,8 @@ class _Reader:
         if node.target in _IDENTITIES or _takes_all(node):
             self._same[node] = self._same[node.args[0]]
             return
+        if _returns_nothing(node):
+            return  # an assertion about values, which calls do not repeat
         value, is_item = node.meta.get("val"), node.target is operator_module.getitem
         if isinstance(value, torch.Tensor) and value.numel() == 0:
             self._same[node] = Blank(tuple(value.shape), value.dtype)
@@ -304,6 +306,11 @@ class _Reader:
                 kept.append(operator)
                 names |= {entry.node for _, entry in operator.inputs}
         return tuple(reversed(kept))
+
+
+def _returns_nothing(node: Any) -> bool:
+    """Whether a node is an operator without results."""
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
 
 
 def _takes_all(node: Any) -> bool:

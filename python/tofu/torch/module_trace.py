@@ -31,7 +31,12 @@ from tofu.torch.private_names import FakeTensorMode, aot_export_joint, pytree
 from tofu.torch.repeats import with_checkpoints
 from tofu.torch.traced import Traced
 from tofu.torch.traced_checkpoints import marked_checkpoints
-from tofu.torch.traced_forward import OwnOutputs, ReturnsObjectError, without_other_randomness
+from tofu.torch.traced_forward import (
+    OwnOutputs,
+    ReturnsObjectError,
+    without_other_randomness,
+    without_seeds,
+)
 from tofu.torch.traced_modules import marked_modules
 
 __all__ = ["trace", "trace_open", "without_data"]
@@ -156,6 +161,7 @@ def _trace(
         stack.enter_context(as_described())
         stack.enter_context(KnownDraws())
         stack.enter_context(without_other_randomness(type(model).__name__))
+        stack.enter_context(without_seeds(type(model).__name__))
         try:
             joint = aot_export_joint(stack, fake, inputs, named, decompositions=table())
         except GraphError:

@@ -42,7 +42,15 @@ from tofu.torch.placements import WHOLE, of_dtensor, tiles_of, to_dtensor
 from tofu.torch.planning import check_mesh, plan_traced, wish_of
 from tofu.torch.private_names import pytree
 from tofu.torch.rank_program import Program
-from tofu.torch.ranks import agreed, alike, check_same_call, checksum, distribute
+from tofu.torch.ranks import (
+    agreed,
+    alike,
+    check_same_call,
+    checksum,
+    distribute,
+    rejoin,
+    take_plain_as_whole,
+)
 from tofu.torch.start_values import Initialise
 from tofu.torch.torch_plan import TorchPlan, read_plan
 from tofu.torch.traced import Blank, Entry, Scalar, Traced
@@ -102,6 +110,7 @@ def parallelize(
             "compiled=True, or compile what parallelize returns"
         )
     devices, wish = _mesh(mesh), wish_of(_HERE, options, memory, recompute)
+    take_plain_as_whole()
     runner = _Runner(model, devices, wish, compiled)
     runner.prepare(tuple(args), dict(kwargs or {}), plan, init)
     model.forward = runner
@@ -197,6 +206,7 @@ class _Runner:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan, init: Initialise
     ) -> None:
         """Plan the first kind of call, and distribute parameters and buffers."""
+        rejoin(self._model, self._mesh)
         self._state.number()
         program = self._planned(lambda: self._traced(args, kwargs), given)
         assert program is not None

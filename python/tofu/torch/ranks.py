@@ -12,13 +12,16 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.distributed.tensor.experimental import implicit_replication
+from torch.utils.weak import WeakIdKeyDictionary
 
-from tofu.errors import ConnectionLostError, PlanError, TofuError
+from tofu.errors import ConfigError, ConnectionLostError, PlanError, TofuError
 from tofu.torch.private_names import pytree
 from tofu.torch.start_values import Initialise, initial_values
 
 __all__ = [
-    "agreed", "alike", "check_same_call", "checksum", "connected", "distribute", "whole_batch",
+    "agreed", "alike", "check_same_call", "checksum", "connected", "distribute", "rejoin",
+    "take_plain_as_whole", "whole_batch",
 ]  # fmt: skip
 
 Value = TypeVar("Value")
@@ -214,6 +217,9 @@ def distribute(
     for tensor, value in initial_values(model, init):
         values[id(tensor)] = _distributed(value, mesh, _placements(placed, names[id(tensor)], mesh))
     for name, tensor in _named_tensors(model):
+        if isinstance(tensor, DTensor):  # another module's
+            values[id(tensor)] = tensor
+            continue
         if id(tensor) not in values:
             placements = _placements(placed, name, mesh)
             values[id(tensor)] = _distributed(tensor.detach(), mesh, placements)
@@ -225,7 +231,43 @@ def distribute(
         for group in (module._parameters, module._buffers):
             for name, tensor in group.items():
                 if tensor is not None:
-                    group[name] = values[id(tensor)]
+                    group[name] = _DISTRIBUTED[tensor] = values[id(tensor)]
+
+
+# The DTensors that modules have got in the place of parameters and buffers.
+_DISTRIBUTED = WeakIdKeyDictionary()
+_PLAIN_IS_WHOLE: list[Any] = []  # torch's context, once entered; torch leaves it when it is freed
+
+
+def rejoin(model: torch.nn.Module, mesh: DeviceMesh) -> None:
+    """Give a module the DTensors that another one has got for tensors which both share.
+
+    An embedding and a head that share a weight then share it distributed, too.
+
+    Raises:
+        ConfigError: the other module is on another mesh.
+    """
+    for module in model.modules():
+        for group in (module._parameters, module._buffers):
+            for name, tensor in group.items():
+                known = None if tensor is None else _DISTRIBUTED.get(tensor)
+                if known is not None and known.device_mesh != mesh:
+                    raise ConfigError(
+                        f"{type(model).__name__}: another module, on another mesh, shares the "
+                        f"tensor {name!r}; give parallelize the same mesh for both"
+                    )
+                group[name] = tensor if known is None else known
+
+
+def take_plain_as_whole() -> None:
+    """Have torch take plain tensors for whole ones wherever they meet DTensors.
+
+    That is what plain tensors are to a distributed module. A script's loss may then add a penalty
+    on parameters to a module's outputs, and its backward pass meets both.
+    """
+    if not _PLAIN_IS_WHOLE:  # for good: backward passes run later
+        _PLAIN_IS_WHOLE.append(implicit_replication())
+        _PLAIN_IS_WHOLE[0].__enter__()
 
 
 def _named_tensors(model: torch.nn.Module) -> list[tuple[str, Any]]:

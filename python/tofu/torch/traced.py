@@ -173,3 +173,14 @@ class Traced:
             if operator.name in names:
                 names |= {entry.node for _, entry in operator.inputs}
         return frozenset(operator.name for operator in self.operators if operator.name in names)
+
+    @functools.cached_property
+    def tangents_of(self) -> Mapping[str, frozenset[str]]:
+        """Name of a parameter or input -> the tangents that its gradient depends on."""
+        found = {v.name: frozenset([v.name]) for v in self.variables if v.kind == "tangent"}
+        for operator in self.operators:
+            below = [found[entry.node] for _, entry in operator.inputs if entry.node in found]
+            if below:
+                found[operator.name] = frozenset().union(*below)
+        nothing: frozenset[str] = frozenset()
+        return {name: found.get(entry.node, nothing) for name, entry in self.gradients.items()}

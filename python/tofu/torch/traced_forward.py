@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Callable
+from unittest import mock
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from tofu.errors import GraphError
 from tofu.torch.module_state import Place, plain_attributes, set_attributes
 from tofu.torch.private_names import pytree
 
-__all__ = ["OwnOutputs", "ReturnsObjectError", "without_other_randomness"]
+__all__ = ["OwnOutputs", "ReturnsObjectError", "without_other_randomness", "without_seeds"]
 
 
 _RETURNED = (
@@ -102,6 +104,41 @@ def _computed_before(module: torch.nn.Module) -> set[str]:
 
 # Modules of random numbers besides torch's, with functions to get and set their states.
 _STATES = {"random": ("getstate", "setstate"), "numpy.random": ("get_state", "set_state")}
+
+
+@contextlib.contextmanager
+def without_seeds(name: str) -> Iterator[None]:
+    """Raises GraphError if forward seeds torch's generator.
+
+    A planned call draws from seeds of its own, for each tile, so forward's would do nothing.
+    """
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise GraphError(
+            f"{name}: forward seeds torch's random numbers or draws from a generator of its own, "
+            "but a planned call draws from its own seeds; draw fixed numbers in __init__ and keep "
+            "them in a buffer, and seed outside of forward"
+        )
+
+    with contextlib.ExitStack() as stack:
+        for module in (torch, torch.random):
+            for function in ("manual_seed", "seed"):
+                stack.enter_context(mock.patch.object(module, function, refuse))
+        stack.enter_context(_WithoutGenerators(refuse))
+        yield
+
+
+class _WithoutGenerators(TorchFunctionMode):
+    """Refuses operators that draw from a generator of the script."""
+
+    def __init__(self, refuse: Callable[[], None]) -> None:
+        super().__init__()
+        self._refuse = refuse
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if kwargs and isinstance(kwargs.get("generator"), torch.Generator):
+            self._refuse()
+        return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager

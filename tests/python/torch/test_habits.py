@@ -1,0 +1,187 @@
+"""Scripts around a module, as people write them: each runs whole and distributed, and is compared.
+
+All cases of a kind run in one pair of ranks. A case returns what plain torch must return, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import tofu.torch
+from tofu.errors import GraphError
+
+from .ranks import on_ranks
+
+Wrap = Callable[..., Any]
+
+
+def compare(*scripts: Callable[[Wrap], dict[str, Any]]) -> None:
+    """Run scripts plainly and distributed; tensors, numbers and None are the same."""
+    for script in scripts:
+        torch.manual_seed(0)
+        plain = script(lambda model, *_: model)
+        torch.manual_seed(0)
+        parts = script(lambda model, *args: tofu.torch.parallelize(model, (2,), args))
+        assert plain.keys() == parts.keys()
+        for key, value in plain.items():
+            where = f"{script.__qualname__}: {key}"
+            if isinstance(value, torch.Tensor):
+                found = parts[key]
+                found = found.full_tensor() if hasattr(found, "full_tensor") else found
+                torch.testing.assert_close(found, value, msg=lambda text, w=where: f"{w}: {text}")
+            else:
+                assert parts[key] == value, where
+
+
+# --- Losses of some outputs, and of parameters ----------------------------------------------
+
+
+class Heads(nn.Module):
+    """Two heads on one body."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 2), nn.Linear(4, 2)
+
+    def forward(self, data):
+        hidden = torch.tanh(self.body(data))
+        return self.one(hidden), self.two(hidden)
+
+
+def heads(choose: Callable[[Any, int], Any]) -> Callable[[Wrap], dict[str, Any]]:
+    """A script whose loss in each step is chosen from the outputs of two heads."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        data = torch.randn(6, 4)
+        model = wrap(Heads(), data)
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-2, weight_decay=0.5)
+        result: dict[str, Any] = {}
+        for step in range(3):
+            choose(model(data), step).backward()
+            result[f"None in {step}"] = [p.grad is None for p in model.parameters()]
+            optimizer.step()
+            optimizer.zero_grad()
+        return {**result, **dict(model.named_parameters())}
+
+    return script
+
+
+def penalty(power: int) -> Callable[[Wrap], dict[str, Any]]:
+    """A script whose loss has a penalty on parameters."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        data = torch.randn(6, 4)
+        model = wrap(nn.Linear(4, 2), data)
+        decay = sum(p.abs().pow(power).sum() for p in model.parameters())
+        loss = model(data).pow(2).mean() + 1e-2 * decay
+        loss.backward()
+        return {"loss": loss, **{name: p.grad for name, p in model.named_parameters()}}
+
+    return script
+
+
+def test_losses_of_some_outputs_and_of_parameters() -> None:
+    on_ranks(
+        2, compare,
+        heads(lambda made, step: made[0].square().mean()),
+        heads(lambda made, step: made[step % 2].square().mean()),
+        heads(lambda made, step: made[0].detach().mean() * made[1].square().mean()),
+        heads(lambda made, step: (made[0] + made[1]).square().mean()),
+        heads(lambda made, step: F.mse_loss(made[1], made[0].detach())),
+        penalty(1), penalty(2),
+    )  # fmt: skip
+
+
+# --- Tensors that modules share -------------------------------------------------------------
+
+
+def tied(turned: bool, frozen: bool = False) -> Callable[[Wrap], dict[str, Any]]:
+    """A script that distributes an embedding and a head one by one, which share a weight."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        embed, head = nn.Embedding(20, 8), nn.Linear(8, 20, bias=False)
+        head.weight = embed.weight.requires_grad_(not frozen)
+        body = nn.Linear(8, 8)
+        ids = torch.randint(0, 20, (4, 5))
+        if turned:
+            head = wrap(head, torch.randn(4, 5, 8))
+        embed = wrap(embed, ids)
+        if not turned:
+            head = wrap(head, torch.randn(4, 5, 8))
+        body = wrap(body, torch.randn(4, 5, 8))
+        found = [*embed.parameters(), *head.parameters(), *body.parameters()]
+        parameters = list({id(p): p for p in found}.values())
+        optimizer = torch.optim.SGD(parameters, 0.5)
+        for _ in range(3):
+            loss = F.cross_entropy(head(body(embed(ids))).flatten(0, 1), ids.flatten())
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return {"parameters": len(parameters), "loss": loss, "tied": embed.weight is head.weight}
+
+    return script
+
+
+def test_modules_distributed_one_by_one_share_tensors() -> None:
+    on_ranks(2, compare, tied(False), tied(True), tied(False, True))
+
+
+# --- Assertions, and seeds in forward -------------------------------------------------------
+
+
+class Called(nn.Module):
+    """Calls a function on the outputs of a layer."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.layer, self.function = nn.Linear(4, 4), function
+
+    def forward(self, *data):
+        return self.function(self.layer(data[0]), *data[1:])
+
+
+def called(function: Callable[..., Any], *more: Any) -> Callable[[Wrap], dict[str, Any]]:
+    """A script that trains a module that calls a function."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        data = torch.randn(6, 4)
+        model = wrap(Called(function), data, *more)
+        loss = model(data, *more)
+        loss.backward()
+        return {"loss": loss, "gradient": model.layer.weight.grad}
+
+    return script
+
+
+def one_hot(made, labels):
+    return F.mse_loss(made.softmax(-1), F.one_hot(labels, 4).to(made.dtype))
+
+
+def asserted(made):
+    torch._assert_async((made.detach() < 1e6).all())
+    return made.square().mean()
+
+
+def test_assertions_about_values_are_no_operators() -> None:
+    on_ranks(2, compare, called(one_hot, torch.arange(6) % 4), called(asserted))
+
+
+def seeded(made):
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        return (made * torch.randn(4)).mean()
+
+
+def of_a_generator(made):
+    return (made * torch.randn(4, generator=torch.Generator().manual_seed(5))).mean()
+
+
+@pytest.mark.parametrize("function", [seeded, of_a_generator])
+def test_seeds_in_forward_are_refused(function) -> None:
+    with pytest.raises(GraphError, match="forward seeds torch's random numbers or draws from a"):
+        tofu.torch.plan(Called(function), (torch.randn(6, 4),), mesh=(2,))
