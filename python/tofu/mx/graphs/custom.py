@@ -55,8 +55,10 @@ def _replace_gradient(node: Node) -> None:
     if problem:
         raise GraphError(f"custom operator {forward.attrs['op_type']} ({forward.name}): {problem}")
     register()
+    outputs = len(prop.list_outputs())
     for at, number in enumerate(_dependencies(prop)):
-        if node.inputs[at].node.op in _ZEROS:  # of an unread output, without a shape
+        # The gradient of an unread output has no shape; zeros that the script feeds have one.
+        if number < outputs and node.inputs[at].node.op in _ZEROS:
             name = f"{forward.name}_unread{number}"
             zeros = Node("zeros_like", name, {}, [Entry(forward, number)])
             node.inputs[at] = Entry(zeros)

@@ -99,6 +99,15 @@ def test_what_depends_on_values_is_whole_and_the_rest_is_not():
     assert undescribed == {"_cond": reason, "_backward_cond": reason}
 
 
+def test_a_counter_may_begin_with_zeros():
+    def step(count, state):
+        return state, [count + 1, sym.dot(state, W)]
+
+    counter = sym.zeros((1,))
+    _, (_, last) = sym.contrib.while_loop(lambda n, _: n < 2, step, [counter, X], max_iterations=2)
+    assert any(node["name"].endswith("_unread0") for node in nodes_of(built(last)))
+
+
 def recurrent():
     """An RNN with dropout between its layers, over one sample of four steps."""
     shapes = {"parameters": (48,), "state": (2, 1, 3)}

@@ -66,6 +66,16 @@ def test_the_gradient_of_an_output_that_nothing_reads_is_zeros(used):
         np.testing.assert_allclose(gradient, own[name], rtol=1e-6, err_msg=name)
 
 
+@pytest.mark.parametrize("used", [0, 1])
+def test_an_input_may_be_zeros(used):
+    name = registered(0, 1).attr("op_type")
+    symbol = mx.sym.Custom(mx.sym.var("x"), mx.sym.zeros((3, 4)), op_type=name)[used] * 2
+    parameters = {"x": PARAMETERS["x"]}
+    _, own, _ = own_gradients(symbol, {}, parameters)
+    _, found, _ = train(symbol, {}, parameters)
+    np.testing.assert_allclose(found["x"], own["x"], rtol=1e-6)
+
+
 class Weighted(mx.operator.CustomOp):
     def forward(self, is_train, req, in_data, out_data, aux):
         weights, x = in_data

@@ -386,6 +386,16 @@ def test_the_gradient_of_an_embedding_is_dense():
     np.testing.assert_allclose(ours[1]["w"], own[1]["w"], rtol=1e-6)
 
 
+def test_the_gradient_of_an_embedding_by_its_tokens_is_zero():
+    """MXNet asks for it where a net computes the tokens while autograd records."""
+    symbol = sym.Embedding(sym.var("words"), sym.var("w"), input_dim=7, output_dim=3)
+    words, table = mx.nd.array([[1, 3], [6, 1]]), {"w": random((7, 3))}
+    _, found, _ = train(symbol, {}, {"words": words, **table})
+    _, own, _ = own_gradients(symbol, {"words": words}, table)
+    np.testing.assert_allclose(found["w"], own["w"], rtol=1e-6)
+    np.testing.assert_array_equal(found["words"], np.zeros((2, 2)))
+
+
 @pytest.mark.parametrize("options", [{"stride": (2, 2)}, {"pad": (1, 1)}, {"global_pool": True}])
 def test_the_gradient_of_a_maximum_reads_no_workspace(options):
     symbol = sym.Pooling(sym.var("x"), kernel=(2, 2), pool_type="max", **options)

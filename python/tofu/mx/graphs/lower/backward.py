@@ -150,6 +150,16 @@ def constant(node: Node, build: Builder) -> None:
     node.attrs.pop("ctx", None)
 
 
+@AFTER.lowering(
+    "_backward_Embedding", reason="refuses to compute the gradient of its tokens", essential=True
+)
+def embedding(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """Zeros for tokens that the net computed; plain MXNet then asks for no gradient of them."""
+    if 0 not in build.read:
+        return None
+    return [_zeros_like(Entry(node), build), Entry(node, 1)]
+
+
 _UNWRITTEN = "leaves an output unwritten if another one is not read"
 
 
