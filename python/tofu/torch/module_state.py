@@ -7,24 +7,29 @@ then: its modules, attributes, plain tensors and hooks, and shapes of parameters
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
+import logging
 import operator
-from collections.abc import Mapping
+import sys
+import types
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Callable
 
 import torch
 
 from tofu.errors import GraphError
+from tofu.torch.watched_code import Read, function_of, reads_of_class, reads_of_function
 
 __all__ = [
     "SYMBOLS", "ModuleState", "Place", "check_hooks", "counted", "plain_attributes",
     "set_attributes",
 ]  # fmt: skip
 
-# Objects deeper inside an attribute than this, and the contents of longer containers, are known
-# by identity alone.
-_DEPTH = 8
-_LENGTH = 1000
+_DEPTH = 8  # Objects deeper inside an attribute than this are known by identity alone.
+# Nor are the contents of these known.
+_OPAQUE = (type, torch.Generator, types.ModuleType, logging.Logger)
 _MOST_STATES = 64
 _PLAIN = (bool, int, str, bytes, type(None), torch.dtype, torch.device)
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a trace knows by name
@@ -92,7 +97,12 @@ class _Reading:
         self._ignored = ignored
         self._places = {id(tensor): k for k, tensor in enumerate(self._own)}
         self._known: dict[int, int] = {}
-        self._mappings: list[tuple[Any, list[Any]]] = []
+        self._alive: list[Any] = []  # so that no other object gets the place of a known one
+        self._mappings: list[tuple[Any, list[Any], list[Any]]] = []
+        self._empty: list[Any] = []  # most mappings of modules are
+        self._reads: list[tuple[Callable[[], Any], Any]] = []
+        self._arrays: list[tuple[Any, int]] = []
+        self._classes: set[type] = set()
         self._sequences: list[tuple[Any, list[Any]]] = []
         self._versions: list[tuple[Any, int]] = []
         self._trained = self._flags()
@@ -101,10 +111,13 @@ class _Reading:
         """Whether nothing was assigned or written since the state was read."""
         same = operator.is_
         return (
-            all(
-                len(now) == len(then) and all(map(same, now.values(), then))
-                for now, then in self._mappings
+            not any(self._empty)
+            and all(
+                [*now] == keys and all(map(same, now.values(), then))
+                for now, keys, then in self._mappings
             )
+            and all(get() is value for get, value in self._reads)
+            and all(_checksum(array) == known for array, known in self._arrays)
             and all(len(now) == len(then) and all(map(same, now, then))
                     for now, then in self._sequences)
             and all(_version(tensor) == version for tensor, version in self._versions)
@@ -126,19 +139,21 @@ class _Reading:
         if id(value) in self._known:
             return "known", self._known[id(value)]
         self._known[id(value)] = len(self._known)
+        self._alive.append(value)
         if isinstance(value, torch.Tensor):
             self._versions.append((value, _version(value)))
             return _Same(value), _version(value)
-        if depth > _DEPTH or isinstance(value, (type, torch.Generator)):
+        if depth > _DEPTH or isinstance(value, _OPAQUE):
             return _Same(value)
         return self._contents(value, depth + 1)
 
     def _contents(self, value: Any, depth: int) -> Any:
         kind = type(value)
-        if isinstance(value, (Mapping, *_SEQUENCES)) and len(value) > _LENGTH:
-            return _Same(value), len(value)
         if isinstance(value, dict):
-            self._mappings.append((value, list(value.values())))
+            if value:
+                self._mappings.append((value, list(value), list(value.values())))
+            else:
+                self._empty.append(value)
             return kind, tuple(
                 (self.frozen(key, depth), self.frozen(each, depth))
                 for key, each in value.items()
@@ -150,10 +165,55 @@ class _Reading:
         if isinstance(value, (set, frozenset)):
             self._sequences.append((value, list(value)))
             return kind, frozenset(self.frozen(each, depth) for each in value)
+        if _is_array(value):
+            self._arrays.append((value, _checksum(value)))
+            return kind, value.shape, str(value.dtype), self._arrays[-1][1]
+        if isinstance(value, functools.partial):
+            given = value.func, value.args, value.keywords
+            return kind, tuple(self.frozen(each, depth) for each in given)
+        if isinstance(value, types.MethodType):
+            return kind, self.frozen(value.__func__, depth), self.frozen(value.__self__, depth)
+        function = function_of(value)
+        if function is not None:
+            return kind, self._all(reads_of_function(function), depth)
+        own = 0 if _is_module(value) else depth
         attributes = getattr(value, "__dict__", None)
-        if not isinstance(attributes, dict) or (callable(value) and not _is_module(value)):
+        if not isinstance(attributes, dict):
+            attributes = None
+        slots = self._all(_slots(value), own)
+        if attributes is None and not slots:
             return _Same(value)
-        return kind, self.frozen(attributes, 0 if _is_module(value) else depth)
+        code = self._all(reads_of_class(kind), own) if kind not in self._classes else ()
+        self._classes.add(kind)
+        return kind, self.frozen(attributes, own), slots, code
+
+    def _all(self, reads: Iterable[Read], depth: int) -> Any:
+        """The state of things that are read, which are watched from now on."""
+        state = []
+        for name, get, value in reads:
+            self._reads.append((get, value))
+            state.append((name, self.frozen(value, depth)))
+        return tuple(state)
+
+
+def _slots(value: Any) -> Iterator[Read]:
+    """The attributes of an object that has slots for them."""
+    for kind in type(value).__mro__:
+        names = vars(kind).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            if isinstance(vars(kind).get(name), types.MemberDescriptorType):
+                get = functools.partial(getattr, value, name, None)
+                yield name, get, get()
+
+
+def _is_array(value: Any) -> bool:
+    """Whether a value is one of NumPy's arrays or numbers, which change without a trace."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
+
+
+def _checksum(array: Any) -> int:
+    return zlib.crc32(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
 
 
 def _is_module(value: Any) -> bool:

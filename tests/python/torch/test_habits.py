@@ -5,8 +5,10 @@ All cases of a kind run in one pair of ranks. A case returns what plain torch mu
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,6 +16,7 @@ from torch.nn import functional as F
 
 import tofu.torch
 from tofu.errors import GraphError
+from tofu.torch.module_state import ModuleState
 
 from .ranks import on_ranks
 
@@ -185,3 +188,143 @@ def of_a_generator(made):
 def test_seeds_in_forward_are_refused(function) -> None:
     with pytest.raises(GraphError, match="forward seeds torch's random numbers or draws from a"):
         tofu.torch.plan(Called(function), (torch.randn(6, 4),), mesh=(2,))
+
+
+# --- Values that forward reads --------------------------------------------------------------
+
+FACTORS = {"listed": [1.0], "number": 1.0}
+FACTOR = 1.0
+MASK = torch.ones(4)
+
+
+class Slots:
+    """Has its value in a slot."""
+
+    __slots__ = ("scale",)
+
+    def __init__(self) -> None:
+        self.scale = 1.0
+
+
+class Schedule:
+    """Can be called; its numbers are the class's and the instance's."""
+
+    first = 1.0
+
+    def __init__(self) -> None:
+        self.step = 0
+
+    def __call__(self) -> float:
+        return self.first + self.step
+
+
+def of_globals() -> float:
+    return FACTORS["listed"][0] * FACTORS["number"] * FACTOR
+
+
+def scaled(value: float, by: float = 1.0) -> float:
+    return value * by
+
+
+class Reading(nn.Module):
+    """Scales its outputs by what a function of the module returns."""
+
+    scale = 1.0
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.layer, self.read = nn.Linear(4, 4), read
+        self.slots, self.schedule, self.long = Slots(), Schedule(), [1.0] * 2000
+        self.array, self.flags = np.ones(4), {"one": True}
+        self.partial, self.bound = functools.partial(scaled, 1.0), self.schedule.__call__
+
+    @property
+    def factor(self) -> float:
+        return of_globals()
+
+    @staticmethod
+    def fixed() -> float:
+        return 1.0
+
+    @torch.no_grad()
+    def decorated(self) -> float:
+        return of_globals()
+
+    def method(self) -> float:
+        return 1.0
+
+    def forward(self, data):
+        # The names, for the methods that `read` calls:
+        _ = (self.scale, self.factor, self.fixed, self.decorated, self.method)
+        return self.layer(data).mean() * self.read(self)
+
+
+def set_to(value: float, model: Any) -> None:
+    """Change everything that a module reads."""
+    Reading.scale, Reading.fixed = value, staticmethod(lambda: value)
+    Reading.method = lambda self: value
+    Schedule.first, scaled.__defaults__ = value, (value,)
+    FACTORS["listed"][0] = FACTORS["number"] = globals()["FACTOR"] = value
+    MASK.fill_(value)
+    model.slots.scale = model.schedule.step = value
+    model.array[:] = model.long[1000] = value
+    model.flags.clear()
+    model.flags["one" if value == 1 else "two"] = True
+
+
+def reading(read: Callable[[Any], Any], closed: list[float]) -> Callable[[Wrap], dict[str, Any]]:
+    """A script that changes between two calls what a module reads."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        model, data = Reading(read), torch.ones(6, 4)
+        set_to(1.0, model)
+        closed[0] = 1.0
+        model = wrap(model, data)
+        first = model(data)
+        set_to(2.0, model)
+        closed[0] = 2.0
+        second = model(data)
+        assert not torch.equal(first, second)
+        return {"first": first, "second": second}
+
+    script.__qualname__ = f"line {read.__code__.co_firstlineno}"
+    return script
+
+
+def all_reads() -> None:
+    closed = [1.0]
+    reads = [
+        lambda model: model.scale,
+        lambda model: model.slots.scale + 1,
+        lambda model: model.schedule(),
+        lambda model: model.bound(),
+        lambda model: model.partial(),
+        lambda model: float(model.array[0]),
+        lambda model: 1.0 if "one" in model.flags else 2.0,
+        lambda model: model.long[1000],
+        lambda model: model.factor,
+        lambda model: model.fixed(),
+        lambda model: model.decorated(),
+        lambda model: model.method(),
+        lambda model: of_globals(),
+        lambda model: scaled(1.0),
+        lambda model: closed[0],
+        lambda model: MASK.sum(),
+        lambda model: FACTOR,
+    ]
+    compare(*(reading(read, closed) for read in reads))
+
+
+def test_values_that_forward_reads_are_watched() -> None:
+    on_ranks(2, all_reads)
+
+
+def test_an_unchanged_module_keeps_its_number() -> None:
+    model = Reading(lambda model: model.scale)
+    state = ModuleState(model)
+    number = state.number()
+    assert state.number() == number
+    set_to(2.0, model)
+    assert state.number() != number
+    set_to(1.0, model)
+    assert state.number() != number  # a method is another function now

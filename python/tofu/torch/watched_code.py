@@ -1,0 +1,106 @@
+"""Finds what the code of a module reads besides its attributes: globals, closures, its classes.
+
+Code of libraries is taken to stay as it is, but for the classes of modules, which scripts patch.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator
+from typing import Any, Callable
+
+import torch
+
+__all__ = ["Read", "function_of", "reads_of_class", "reads_of_function"]
+
+# What is read: its name, a function that reads it again, and its value.
+Read = tuple[str, Callable[[], Any], Any]
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+_BASES = (object, torch.nn.Module)
+
+
+def reads_of_class(kind: type) -> Iterator[Read]:
+    """The attributes of a class that its instances may read, methods and properties included.
+
+    Of a module's class, those that ``forward`` names, or a method that ``forward`` names.
+    """
+    is_module = issubclass(kind, torch.nn.Module)
+    if not is_module and _is_of_library(kind.__module__):
+        return
+    names = _names_from_forward(kind) if is_module else None
+    for base in kind.__mro__:
+        if base not in _BASES and (is_module or not _is_of_library(base.__module__)):
+            for name, value in vars(base).items():
+                wanted = name[:2] != "__" or name == "__call__"
+                if wanted and (names is None or name in names):
+                    get = functools.partial(vars(base).get, name)
+                    yield f"{base.__name__}.{name}", get, value
+
+
+def reads_of_function(function: Any) -> Iterator[Read]:
+    """The code, defaults, closure and globals that a function of a script reads."""
+    yield "code", functools.partial(getattr, function, "__code__"), function.__code__
+    if hasattr(function, "__wrapped__"):  # by a decorator, perhaps a library's
+        yield "wrapped", functools.partial(getattr, function, "__wrapped__"), function.__wrapped__
+    if _is_file_of_library(function.__code__.co_filename):
+        return
+    for name in ("__defaults__", "__kwdefaults__"):
+        yield name, functools.partial(getattr, function, name), getattr(function, name)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        get = functools.partial(getattr, cell, "cell_contents", None)
+        yield name, get, get()
+    names = set(_names(function.__code__))
+    for name in sorted(names & function.__globals__.keys()):
+        value = function.__globals__[name]
+        if not isinstance(value, types.ModuleType):
+            yield name, functools.partial(function.__globals__.get, name), value
+        elif not _is_of_library(value.__name__):  # a module of the script, such as its settings
+            for own in sorted(names & vars(value).keys()):
+                if not isinstance(vars(value)[own], types.ModuleType):
+                    get = functools.partial(vars(value).get, own)
+                    yield f"{name}.{own}", get, vars(value)[own]
+
+
+def function_of(value: Any) -> Any:
+    """The function behind a method, a property or a class's attribute; None if there is none."""
+    if isinstance(value, property):
+        value = value.fget
+    value = getattr(value, "__func__", value)
+    return value if isinstance(value, types.FunctionType) else None
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _names(each)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _names_from_forward(kind: type) -> frozenset[str]:
+    """The names in ``forward``, and in the methods and properties whose names are among them."""
+    found: set[str] = set()
+    new = {"forward"}
+    while new:
+        found |= new
+        values = [vars(base).get(name) for base in kind.__mro__ for name in new]
+        functions = [inspect.unwrap(f) for f in map(function_of, values) if f is not None]
+        new = {name for f in functions for name in _names(f.__code__)} - found
+    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _is_of_library(module: str) -> bool:
+    """Whether a module of Python, by its name, is no script's."""
+    if module.partition(".")[0] in (*sys.stdlib_module_names, "torch", "tofu"):
+        return module != "__main__"
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is not None and _is_file_of_library(file)
+
+
+def _is_file_of_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES) or file[:1] == "<"
