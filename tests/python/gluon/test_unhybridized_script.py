@@ -208,14 +208,30 @@ def test_sparse_gradients_are_told_once(on):
     assert_same(found, plainly(run))
 
 
-def test_what_cannot_be_planned_runs_serially(on):
+def test_blocks_inside_one_that_cannot_be_planned_are_partitioned(on):
     def run():
-        return train(net=net_with(lambda net, F, hidden: F.sign(hidden) * hidden))[:2]
+        net = net_with(lambda net, F, hidden: F.sign(hidden) * hidden)
+        return train(net=net)[:2], tiled(net)
 
-    with pytest.warns(messages.TofuWarning, match="net runs serially: operator sign") as seen:
-        found = run()
+    with pytest.warns(messages.TofuWarning, match="net itself runs eagerly: operator sign") as seen:
+        found, names = run()
     assert len(reasons(seen)) == 1
-    assert_same(found, plainly(run))
+    assert len(names) == 8
+    assert_same(found, plainly(run)[0])
+
+
+@pytest.mark.parametrize("log", ["real"], indirect=True)
+def test_blocks_inside_one_that_only_arrays_can_broadcast_are_partitioned(two):
+    """F.broadcast_mul would be right for symbols, too."""
+
+    def run():
+        net = net_with(lambda net, F, hidden: hidden * F.ones((1, 12)) * 2)
+        return (fit(net, trainer_of(net), 1), weights(net)), tiled(net)
+
+    with pytest.warns(messages.TofuWarning, match="net itself runs eagerly: .*Incompatible attr"):
+        found, names = run()
+    assert len(names) == 8
+    assert_same(found, plainly(run)[0])
 
 
 def test_blocks_without_anything_to_train_are_left_alone(two):

@@ -46,6 +46,24 @@ _RESTLESS = (
 Forward = Callable[..., Any]
 
 
+class _TracedBlock(PartitionedBlock):
+    """A traced block; where the blocks inside it can be tried, its caller tells why it is serial.
+
+    Attributes:
+        keeps_reason: whether to keep the reason for the caller instead of warning.
+        reason: why its last serial run was one.
+    """
+
+    keeps_reason = False
+    reason: Optional[str] = None
+
+    def warn_serial(self, reason: str, current: Session) -> None:
+        """Warn, or keep the reason."""
+        self.reason = reason
+        if not self.keeps_reason:
+            super().warn_serial(reason, current)
+
+
 @dataclasses.dataclass(eq=False)
 class _Trace:
     """A block's trace, or the reason against one, for certain values of its attributes.
@@ -62,7 +80,7 @@ class _Trace:
     sources: list[attributes.Source]
     values: list[Any]
     graph: Optional[Graph] = None
-    partitioned: Optional[PartitionedBlock] = None
+    partitioned: Optional[_TracedBlock] = None
     reason: Optional[str] = None
     check: str = ""
     checked: set[Any] = dataclasses.field(default_factory=set)
@@ -166,14 +184,19 @@ def _run_traced(
     current: _Trace,
     session: Session,
 ) -> Any:
-    """Return a call's results. Raises UntraceableError if the trace computes something else."""
+    """Return a call's results.
+
+    Raises UntraceableError if the trace computes something else, or cannot be partitioned whole.
+    """
     assert current.graph is not None and current.partitioned is not None
     graph, partitioned, state = current.graph, current.partitioned, session.state
     signature = _signature(graph, arrays)
     results = None
     if partitioned.wanted() or _is_divided(arrays):
         first = _First(block, original, args, arrays, session)
-        if signature not in current.checked and _can_be_tiled(partitioned.parameters, arrays):
+        can_be_tiled = _can_be_tiled(partitioned.parameters, arrays)
+        partitioned.keeps_reason = can_be_tiled and len(attributes.blocks_in(block)) > 1
+        if signature not in current.checked and can_be_tiled:
             if current.check == _SHAPES:
                 eager = first.compare_shapes(current)
                 current.checked.add(signature)
@@ -183,6 +206,8 @@ def _run_traced(
             current.checked.add(signature)
         if all(parameter._data is not None for parameter in partitioned.parameters):
             results = partitioned.run(arrays, session)
+            if results is None and partitioned.keeps_reason:
+                raise UntraceableError(str(partitioned.reason))
     if results is None:
         with _quietly(state):
             return original(block, *args)
@@ -331,13 +356,13 @@ def _find(
         new.refuse(str(error))
     else:
         new.check = _kind_of_check(new.graph, state)
-        new.partitioned = _equal_one(new.graph, block_traces) or PartitionedBlock(new.graph)
+        new.partitioned = _equal_one(new.graph, block_traces) or _TracedBlock(new.graph)
         block.apply(untie)
     block_traces.traces.insert(0, new)
     return new
 
 
-def _equal_one(graph: Graph, block_traces: BlockTraces) -> Optional[PartitionedBlock]:
+def _equal_one(graph: Graph, block_traces: BlockTraces) -> Optional[_TracedBlock]:
     """The block that runs an equal graph, traced in another mode or with other values."""
     text = symbol_text(graph.symbol)
     for candidate in block_traces.traces:
