@@ -23,7 +23,7 @@ from tofu.errors import GraphError
 from tofu.torch.watched_code import Read, function_of, reads_of_class, reads_of_function
 
 __all__ = [
-    "SYMBOLS", "ModuleState", "Place", "check_hooks", "counted", "plain_attributes",
+    "SYMBOLS", "ModuleState", "Place", "check_hooks", "containers", "counted", "plain_attributes",
     "set_attributes",
 ]  # fmt: skip
 
@@ -194,6 +194,15 @@ class _Reading:
             self._reads.append((get, value))
             state.append((name, self.frozen(value, depth)))
         return tuple(state)
+
+
+def containers(model: torch.nn.Module) -> list[Any]:
+    """The lists and dicts that a module's code can reach, with those of objects' attributes."""
+    reading = _Reading((), set())
+    reading.frozen(model, 0)
+    found = [*(each for each, *_ in reading._mappings), *reading._empty]
+    found += [each for each, _ in reading._sequences]
+    return [each for each in found if isinstance(each, (dict, list, collections.deque))]
 
 
 def _slots(value: Any) -> Iterator[Read]:

@@ -23,6 +23,7 @@ from tofu.errors import GraphError
 from tofu.torch.decompositions import as_described, table
 from tofu.torch.grouped_products import GroupedProducts
 from tofu.torch.joint_reader import read_joint
+from tofu.torch.kept_by_forward import DataWrites
 from tofu.torch.known_draws import KnownDraws
 from tofu.torch.module_state import SYMBOLS
 from tofu.torch.named_numbers import NamedNumbers, Place
@@ -160,6 +161,7 @@ def _trace(
         stack.enter_context(GroupedProducts())
         stack.enter_context(as_described())
         stack.enter_context(KnownDraws())
+        stack.enter_context(DataWrites())
         stack.enter_context(without_other_randomness(type(model).__name__))
         stack.enter_context(without_seeds(type(model).__name__))
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any, Callable
 from unittest import mock
@@ -12,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tofu.errors import GraphError
+from tofu.torch.kept_by_forward import KeptByForward
 from tofu.torch.module_state import Place, plain_attributes, set_attributes
 from tofu.torch.private_names import pytree
 
@@ -46,6 +48,7 @@ class OwnOutputs:
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
         self._forward = module.forward
+        self._kept = KeptByForward(module)
         self.attributes: dict[Place, Any] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -54,19 +57,24 @@ class OwnOutputs:
         given = [*pytree.tree_leaves((args, kwargs)), *module.parameters(), *module.buffers()]
         known = {id(each) for each in given}
         before, kept = plain_attributes(module), {id(t) for t in _kept_tensors(module).values()}
+        self._kept.begin()
         outputs = self._forward(*args, **kwargs)
+        self._kept.end()
         after = plain_attributes(module)
         self.attributes = {p: v for p, v in after.items() if p not in before or before[p] != v}
         for where, name in self.attributes:  # torch may run forward several times
             delattr(module.get_submodule(where), name)
         set_attributes(module, {p: v for p, v in before.items() if p in self.attributes})
         for (where, name), tensor in _kept_tensors(module).items():
+            text = (
+                f"{type(module).__name__}: forward keeps a tensor as the attribute {name!r} of "
+                f"{where or 'the module'}, where later code would not find it; return it with the "
+                "outputs instead"
+            )
             if id(tensor) not in kept and tensor.requires_grad:
-                raise GraphError(
-                    f"{type(module).__name__}: forward keeps a tensor as the attribute {name!r} of "
-                    f"{where or 'the module'}, where later code would not find it; return it "
-                    "with the outputs instead"
-                )
+                raise GraphError(text)
+            if id(tensor) not in kept:  # perhaps a cache, which only forward reads
+                warnings.warn(text, stacklevel=2)
 
         for each in pytree.tree_leaves(outputs):
             if not isinstance(each, _RETURNED):

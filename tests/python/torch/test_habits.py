@@ -6,6 +6,7 @@ All cases of a kind run in one pair of ranks. A case returns what plain torch mu
 from __future__ import annotations
 
 import functools
+import types
 from typing import Any, Callable
 
 import numpy as np
@@ -328,3 +329,105 @@ def test_an_unchanged_module_keeps_its_number() -> None:
     assert state.number() != number
     set_to(1.0, model)
     assert state.number() != number  # a method is another function now
+
+
+# --- What forward leaves behind -------------------------------------------------------------
+
+FOUND: list[Any] = []
+
+
+class Leaving(nn.Module):
+    """Leaves something behind, by a function, and computes with a buffer."""
+
+    def __init__(self, leave: Callable[[Any, Any], None]) -> None:
+        super().__init__()
+        self.layer, self.leave = nn.Linear(4, 4), leave
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+        self.losses, self.table, self.box = [], {"n": 0}, types.SimpleNamespace(aux=0.0)
+
+    def forward(self, data):
+        made = self.layer(data - self.mean)
+        self.leave(self, made)
+        return made.square().mean() + self.mean.sum() + self.steps
+
+
+def leaving(leave: Callable[[Any, Any], None]) -> Callable[[Wrap], dict[str, Any]]:
+    """A script that trains for some steps, and looks at the buffers."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        data = torch.randn(6, 4)
+        model = wrap(Leaving(leave), data)
+        result = {}
+        for step in range(3):
+            result[f"loss {step}"] = loss = model(data)
+            loss.backward()
+        return {**result, **dict(model.named_buffers()), "gradient": model.layer.weight.grad}
+
+    script.__qualname__ = leave.__name__
+    return script
+
+
+def assign(model, made):
+    model.mean = 0.9 * model.mean + 0.1 * made.detach().mean(0)
+
+
+def assign_twice(model, made):
+    assign(model, made)
+    model.mean = model.mean * 2
+    model.steps = model.steps + 1
+
+
+def assign_data(model, made):
+    model.mean.data = 0.9 * model.mean.data + 0.1 * made.data.mean(0)
+
+
+def write_data(model, made):
+    model.mean.data.mul_(0.9).add_(made.detach().mean(0))
+
+
+def by_setattr(model, made):
+    model.mean = torch.zeros_like(model.mean) + made.detach().amax()
+
+
+def in_buffers(model, made):
+    model._buffers["mean"] = made.detach()[0] + model.mean
+
+
+def test_buffers_that_forward_assigns_have_their_values() -> None:
+    cases = (assign, assign_twice, assign_data, write_data, by_setattr, in_buffers)
+    on_ranks(2, compare, *map(leaving, cases))
+
+
+CANNOT_KEEP = "a tensor that it cannot keep"
+LATER_CODE = "where later code would not find it"
+
+
+@pytest.mark.parametrize(("leave", "message"), [
+    (lambda model, made: model.register_buffer("late", made.detach()), CANNOT_KEEP),
+    (lambda model, made: setattr(model, "mean", made.detach()), CANNOT_KEEP),
+    (lambda model, made: setattr(model, "mean", made.mean(0)), CANNOT_KEEP),
+    (lambda model, made: setattr(model.layer, "bias", nn.Parameter(torch.ones(4))), "."),
+    (lambda model, made: setattr(model.mean, "data", made.data), "assigns a tensor of the shape"),
+    (lambda model, made: model.losses.append(made.mean()), LATER_CODE),
+    (lambda model, made: model.table.update(aux=made.mean()), LATER_CODE),
+    (lambda model, made: setattr(model.box, "aux", made.mean()), LATER_CODE),
+    (lambda model, made: FOUND.append(made.mean()), LATER_CODE),
+    (lambda model, made: setattr(model, "last", made.mean()), LATER_CODE),
+])  # fmt: skip
+def test_what_forward_leaves_with_gradients_is_refused(leave, message) -> None:
+    with pytest.raises(GraphError, match=message):
+        tofu.torch.plan(Leaving(leave), (torch.randn(6, 4),), mesh=(2,))
+    assert not FOUND
+
+
+@pytest.mark.parametrize("leave", [
+    lambda model, made: model.table.update(n=model.table["n"] + 1),
+    lambda model, made: model.losses.append(made.detach().mean()),
+    lambda model, made: FOUND.append(made.detach().mean()),
+    lambda model, made: setattr(model, "last", made.detach().mean()),
+])  # fmt: skip
+def test_what_forward_leaves_without_gradients_is_warned_of(leave) -> None:
+    with pytest.warns(UserWarning, match="return (it )?with the outputs"):
+        tofu.torch.plan(Leaving(leave), (torch.randn(6, 4),), mesh=(2,))
+    assert not FOUND
