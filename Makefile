@@ -96,6 +96,7 @@ bench: $(VENV)/.build
 # --- tests ----------------------------------------------------------------------------------
 
 test: test-cpp test-python
+	@echo "passed; make test-all also runs the tests marked whole$(if $(ROTATE), that the sample left out), and those of threads"
 
 $(BUILD)/tests/.built: $(CXX_SOURCES) $(CXX_TESTS) $(VENV)/.requirements
 	@scripts/find_googletest.sh $(VENV)/bin/cmake

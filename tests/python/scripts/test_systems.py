@@ -98,7 +98,7 @@ def test_every_system_on_a_reduced_rnn(system):
         assert found.fetch_seconds > 0
 
 
-@pytest.mark.parametrize("fetch", ["plain", "multifetch"])
+@pytest.mark.parametrize("fetch", ["plain", pytest.param("multifetch", marks=pytest.mark.whole)])
 def test_a_plan_for_time_is_faster(fetch):
     model = find("wresnet-50-4")
     tofu, time = (
