@@ -10,9 +10,9 @@
 namespace tofu {
 namespace {
 
-constexpr char kFormat[] = "strategy table";
-constexpr char kFormatId[] = "tofu-strategy-table";
-constexpr char kHint[] = "make it again with this version of tofu";
+constexpr char kTableName[] = "strategy table";
+constexpr char kTableFormat[] = "tofu-strategy-table";
+constexpr char kTableHint[] = "make it again with this version of tofu";
 // Keeps sums of coef * bound within int64 for tensors of up to 2^34 elements.
 constexpr int64_t kMaxCoefficient = int64_t{1} << 20;
 constexpr int64_t kMaxConstant = int64_t{1} << 54;
@@ -179,7 +179,7 @@ StrategyRow ReadRow(const JsonCursor& cursor) {
 
 [[noreturn]] void FailFit(const Graph& graph, int node, const StrategyRow& row,
                           const std::string& what) {
-  throw UserError(Blame::kTable, std::string(kFormat) + ": node \"" +
+  throw UserError(Blame::kTable, std::string(kTableName) + ": node \"" +
                                      graph.nodes[static_cast<size_t>(node)].name +
                                      "\", row of \"" + row.op + "\": " + what + "; " +
                                      "make the table from exactly this graph");
@@ -256,10 +256,10 @@ bool IsUnread(const StrategyTable& table, NodeEntry entry) {
 }  // namespace
 
 StrategyTable ReadStrategyTable(const std::string& json, const Graph& graph) {
-  const JsonDocument document = ParseJson(json, Blame::kTable, kFormat, kHint);
+  const JsonDocument document = ParseJson(json, Blame::kTable, kTableName, kTableHint);
   const JsonCursor root(document);
-  if (root.At("format").String() != kFormatId) {
-    root.At("format").Fail(std::string("\"") + kFormatId + "\"");
+  if (root.At("format").String() != kTableFormat) {
+    root.At("format").Fail(std::string("\"") + kTableFormat + "\"");
   }
   root.At("version").Int(kStrategyTableVersion, kStrategyTableVersion);
   StrategyTable table;

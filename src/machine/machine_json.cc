@@ -11,8 +11,8 @@
 namespace tofu {
 namespace {
 
-constexpr char kFormat[] = "tofu-machine";
-constexpr char kHint[] =
+constexpr char kMachineFormat[] = "tofu-machine";
+constexpr char kMachineHint[] =
     "docs/formats.md describes machine files, tofu calibrate writes one";
 constexpr int kMostDevices = 1 << 14;
 constexpr int kMostThreads = 1 << 10;
@@ -214,8 +214,8 @@ void ReadKinds(const JsonCursor& root, Machine* machine) {
 }
 
 Machine Read(const JsonCursor& root) {
-  if (root.At("format").String() != kFormat) {
-    root.At("format").Fail("\"" + std::string(kFormat) + "\"");
+  if (root.At("format").String() != kMachineFormat) {
+    root.At("format").Fail("\"" + std::string(kMachineFormat) + "\"");
   }
   if (root.At("version").Int(0, 1 << 20) != kMachineVersion) {
     root.At("version").Fail("version " + std::to_string(kMachineVersion));
@@ -245,7 +245,7 @@ Machine Read(const JsonCursor& root) {
 
 Machine ReadMachine(const std::string& json, const std::string& where) {
   try {
-    const JsonDocument document = ParseJson(json, Blame::kGraph, where, kHint);
+    const JsonDocument document = ParseJson(json, Blame::kGraph, where, kMachineHint);
     return Read(JsonCursor(document));
   } catch (const UserError& error) {
     throw MachineError(error.what());

@@ -15,7 +15,7 @@ namespace {
 // Limits on the values of a neighbourhood, used in turn.
 constexpr std::array<int, 4> kMaxValues = {200, 400, 800, 1600};
 constexpr int kRootRounds = 150;
-constexpr double kEliminationWork = 1e6;
+constexpr double kImprovementWork = 1e6;
 // The most neighbours that one variable adds through memory.
 constexpr int kMaxThroughMoment = 4;
 
@@ -112,7 +112,7 @@ std::optional<std::vector<int>> ImproveChoice(const ChoiceProblem& core,
   const ReducedCore reduced = ReduceCore(core, wanted);
   if (reduced.core.infeasible || reduced.core.constant >= cost) return std::nullopt;
   if (auto eliminated =
-          EliminateCore(reduced.core, cost, kEliminationWork, options.deadline)) {
+          EliminateCore(reduced.core, cost, kImprovementWork, options.deadline)) {
     if (reduced.core.Cost(*eliminated) >= cost) return std::nullopt;
     return reduced.lift(*eliminated);
   }

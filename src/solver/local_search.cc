@@ -8,11 +8,11 @@ namespace {
 
 using Segment = ChoiceProblem::Segment;
 
-constexpr int kMaxRounds = 50;
+constexpr int kMaxLocalRounds = 50;
 
-class Search {
+class LocalSearch {
  public:
-  Search(const ChoiceProblem& core, std::vector<int> values, Deadline deadline)
+  LocalSearch(const ChoiceProblem& core, std::vector<int> values, Deadline deadline)
       : core_(core),
         deadline_(deadline),
         values_(std::move(values)),
@@ -26,7 +26,7 @@ class Search {
 
   std::optional<std::vector<int>> Run() {
     if (!Repair()) return std::nullopt;
-    for (int round = 0; round < kMaxRounds && Improve(); ++round) {
+    for (int round = 0; round < kMaxLocalRounds && Improve(); ++round) {
       if (IsPast(deadline_)) break;
     }
     if (core_.Cost(values_) >= kForbidden) return std::nullopt;
@@ -143,7 +143,7 @@ class Search {
 std::optional<std::vector<int>> RepairAndImprove(const ChoiceProblem& core,
                                                  std::vector<int> values,
                                                  Deadline deadline) {
-  return Search(core, std::move(values), deadline).Run();
+  return LocalSearch(core, std::move(values), deadline).Run();
 }
 
 }  // namespace tofu

@@ -18,11 +18,11 @@ bool IsCopied(const PartitionOptions& options) {
   return options.fetch == FetchKind::kPlain || CrossingOf(options) == Crossing::kCopies;
 }
 
+}  // namespace
+
 std::string AtWorker(const std::string& name, int worker) {
   return name + "@" + std::to_string(worker);
 }
-
-}  // namespace
 
 int64_t FetchedBytes(const FetchSpec& spec, int dtype) {
   return FetchedElements(spec) * DtypeBytes(dtype);

@@ -35,6 +35,9 @@
 
 namespace tofu {
 
+// The name of a node or tile that every worker has, on one of them.
+std::string AtWorker(const std::string& name, int worker);
+
 int64_t FetchedBytes(const FetchSpec& spec, int dtype);
 
 // Assembled regions by worker.

@@ -37,10 +37,6 @@ constexpr char kParameterRole[] = "parameter";
 // The attribute of a shape that a script gave to a variable; its tiles differ from it.
 constexpr char kShapeAttr[] = "__shape__";
 
-std::string AtWorker(const std::string& name, int worker) {
-  return name + "@" + std::to_string(worker);
-}
-
 // The routes of one node, in a list that is sorted by node.
 template <typename Item>
 struct SameNode {

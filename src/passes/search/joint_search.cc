@@ -11,9 +11,9 @@ namespace {
 
 // Limits of the problem of all orders: alternatives per class, cells to fill (a few
 // hundred nanoseconds each), and nodes to branch into.
-constexpr size_t kMaxAlternatives = 512;
-constexpr int64_t kMaxCells = int64_t{1} << 20;
-constexpr int64_t kMaxNodes = 16;
+constexpr size_t kMaxJointAlternatives = 512;
+constexpr int64_t kMaxJointCells = int64_t{1} << 20;
+constexpr int64_t kMaxJointNodes = 16;
 // Limits of profiles: their number per class, the nodes of their problem, and the rounds
 // to find those that a cheaper plan may have.
 constexpr size_t kMaxProfiles = 1 << 12;
@@ -96,7 +96,7 @@ class JointSearch {
     SearchOptions options = ProfileSearch(options_.deadline);
     options.exact = &exact;
     options.max_nodes = 0;
-    options.max_cells = kMaxCells;
+    options.max_cells = kMaxJointCells;
     if (options_.known != nullptr) {
       exact = searcher_->ExactOf(*options_.known);
       searcher_->TellApart(*options_.best, &exact);
@@ -139,10 +139,10 @@ class JointSearch {
 
   // Returns false if the problem is too large.
   bool SolveOrders(const ClassProfiles* profiles) {
-    SearchOptions options = SearchByBranch(options_.deadline, kMaxNodes);
+    SearchOptions options = SearchByBranch(options_.deadline, kMaxJointNodes);
     options.profiles = profiles;
-    options.max_alternatives = kMaxAlternatives;
-    options.max_cells = options_.is_quick ? options_.quick_cells : kMaxCells;
+    options.max_alternatives = kMaxJointAlternatives;
+    options.max_cells = options_.is_quick ? options_.quick_cells : kMaxJointCells;
     SearchResult found = searcher_->Search(given_, options);
     if (found.status == EliminateStatus::kTooBig) return false;
     // A plan with a profile that is left out costs no less than the best one.

@@ -8,13 +8,13 @@
 namespace tofu {
 namespace {
 
-constexpr size_t kMaxSweeps = 4;
+constexpr size_t kMaxMemorySweeps = 4;
 // Plans of more steps are decided together after the sweeps, and only if that is a small
 // problem.
 constexpr size_t kMaxJointSteps = 2;
-constexpr size_t kMaxAlternatives = 128;
-constexpr int64_t kMaxCells = int64_t{1} << 20;
-constexpr int64_t kMaxNodes = 64;
+constexpr size_t kMaxMemoryAlternatives = 128;
+constexpr int64_t kMaxMemoryCells = int64_t{1} << 20;
+constexpr int64_t kMaxMemoryNodes = 64;
 
 using Found = std::optional<SearchResult>;
 
@@ -24,8 +24,8 @@ void Keep(SearchResult result, Found* best) {
 
 // Looks for a plan that costs less. Returns a bound of all plans within the limit.
 int64_t DecideTogether(const PlanProblem& problem, SearchOptions options, Found* best) {
-  options.max_alternatives = kMaxAlternatives;
-  options.max_cells = kMaxCells;
+  options.max_alternatives = kMaxMemoryAlternatives;
+  options.max_cells = kMaxMemoryCells;
   if (*best) options.top = (*best)->cost;
   SearchResult result = problem.searcher->Search(problem.options.given, options);
   const int64_t bound = result.lower_bound;
@@ -39,7 +39,7 @@ void SweepWithin(const PlanProblem& problem, const SearchOptions& options, Class
   const size_t steps = problem.parts().size();
   int64_t cost = std::numeric_limits<int64_t>::max();
   size_t unchanged = 0;
-  for (size_t i = 0; i < kMaxSweeps * steps; ++i) {
+  for (size_t i = 0; i < kMaxMemorySweeps * steps; ++i) {
     if (unchanged == steps || IsPast(options.eliminate.deadline)) return;
     ++unchanged;
     ClassCuts freed = cuts;
@@ -60,7 +60,7 @@ Solution FitMemory(const PlanProblem& problem, Solution start) {
   SearchOptions options = CommonOptions(problem);
   options.memory = problem.options.memory;
   options.method = SolveBy::kBranch;
-  options.max_nodes = kMaxNodes;
+  options.max_nodes = kMaxMemoryNodes;
   Found best;
   int64_t bound = 0;
   const bool is_joint_first = problem.parts().size() <= kMaxJointSteps;

@@ -10,8 +10,8 @@
 // Errors:     none.
 // Position:   after the searches without a limit, one of the improvers
 //             (recursive_search.h).
-// Complexity: kMaxSweeps * steps searches of one step (solve.h, with a fixed number of
-//             nodes): equal input, equal output unless the deadline ends it.
+// Complexity: kMaxMemorySweeps * steps searches of one step (solve.h, with a fixed number
+//             of nodes): equal input, equal output unless the deadline ends it.
 #ifndef TOFU_PASSES_SEARCH_MEMORY_SEARCH_H_
 #define TOFU_PASSES_SEARCH_MEMORY_SEARCH_H_
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxTiesTold = 3;
 
-std::string CutsText(const Cuts& cuts) {
+std::string PinText(const Cuts& cuts) {
   std::string text;
   for (int cut : cuts) text += (text.empty() ? "" : ",") + std::to_string(cut);
   return text;
@@ -133,8 +133,8 @@ std::vector<Cuts> ResolvePins(const Graph& graph, const CoarseGraph& coarse,
     const int tensor = coarse.tensor_class[pin.entry];
     const Pinned& other = *first.emplace(tensor, &pin).first->second;
     TOFU_CHECK_USER(other.cuts == pin.cuts, Blame::kPlan)
-        << "pins \"" << other.name << "=" << CutsText(other.cuts) << "\" and \""
-        << pin.name << "=" << CutsText(pin.cuts) << "\" conflict: found "
+        << "pins \"" << other.name << "=" << PinText(other.cuts) << "\" and \""
+        << pin.name << "=" << PinText(pin.cuts) << "\" conflict: found "
         << "different cuts, expected equal ones, because "
         << WhyTied(graph, coarse, other.entry, pin.entry) << "; drop one of the two pins";
     given[tensor] = pin.cuts;

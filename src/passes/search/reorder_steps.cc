@@ -9,7 +9,7 @@
 namespace tofu {
 namespace {
 
-constexpr int kMaxOrders = 24;
+constexpr int kMaxOrdersTried = 24;
 
 bool IsPossible(const PlanProblem& problem, const std::vector<size_t>& order) {
   const std::vector<int>& parts = problem.parts();
@@ -38,7 +38,7 @@ Solution ReorderSteps(const PlanProblem& problem, Solution best) {
   std::vector<size_t> order(problem.parts().size());
   std::iota(order.begin(), order.end(), 0);
   best = SweepSteps(problem, start, 1, &searches_left, std::move(best));
-  for (int tried = 1; tried < kMaxOrders && searches_left > 0; ++tried) {
+  for (int tried = 1; tried < kMaxOrdersTried && searches_left > 0; ++tried) {
     if (best.IsProven() || IsPast(problem.options.deadline)) return best;
     if (!std::next_permutation(order.begin(), order.end())) break;
     if (!IsPossible(problem, order)) continue;

@@ -13,7 +13,7 @@ namespace tofu {
 namespace {
 
 constexpr const char* kFormat = "tofu-step-problem";
-constexpr int kVersion = 1;
+constexpr int kStepProblemVersion = 1;
 
 // The first steps of `cuts`, then one that is free.
 Cuts FreeAfter(const std::vector<int>& cuts, int steps) {
@@ -43,7 +43,7 @@ ChoiceProblem StepProblem(const Graph& graph, const StrategyTable& table,
 
 std::string WriteStepProblem(const ChoiceProblem& problem) {
   nlohmann::ordered_json json = {{"format", kFormat},
-                                 {"version", kVersion},
+                                 {"version", kStepProblemVersion},
                                  {"constant", problem.constant},
                                  {"domains", problem.domain},
                                  {"unary", problem.unary}};

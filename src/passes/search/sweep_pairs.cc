@@ -5,8 +5,8 @@
 namespace tofu {
 namespace {
 
-constexpr size_t kMaxAlternatives = 128;
-constexpr int64_t kMaxCells = int64_t{1} << 19;
+constexpr size_t kMaxPairAlternatives = 128;
+constexpr int64_t kMaxPairCells = int64_t{1} << 19;
 constexpr int kMaxPairSearches = 40;
 
 }  // namespace
@@ -14,8 +14,8 @@ constexpr int kMaxPairSearches = 40;
 Solution SweepPairs(const PlanProblem& problem, Solution best) {
   SearchOptions options = CommonOptions(problem);
   options.method = SolveBy::kBranch;
-  options.max_alternatives = kMaxAlternatives;
-  options.max_cells = kMaxCells;
+  options.max_alternatives = kMaxPairAlternatives;
+  options.max_cells = kMaxPairCells;
   options.max_nodes = 1;
   const size_t steps = problem.parts().size();
   int left = kMaxPairSearches;
