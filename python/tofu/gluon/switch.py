@@ -212,6 +212,7 @@ def _patch_mxnet(state: State) -> None:
         (gluon.HybridBlock, "export", checkpoints.once),
         (mx_autograd, "grad", delivery.grad),
         (NDArray, "grad", views.grad),
+        (NDArray, "_fresh_grad", views.fresh_grad),
         (mx_np.ndarray, "grad", views.grad),
         # Every backward call of MXNet's Python goes through this one function.
         (_LIB, "MXAutogradBackwardEx", _backward),

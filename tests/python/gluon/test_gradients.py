@@ -135,7 +135,7 @@ def test_one_that_was_asked_for_is_kept(two):
 def test_tiles_that_the_script_holds_follow(two):
     steps = Steps()
     parameter = steps.net[0].weight
-    held = parameter.list_grad()
+    held = parameter._grad
     for factor in (1, 2):
         steps.step(factor)
         whole = parameter.grad().asnumpy()
@@ -478,13 +478,13 @@ MEMORY = """
         loss.backward()
         trainer.step(2)
     trained = resident_mib()
-    net.weight.list_grad()
+    net.weight._grad
     print(trained - start, resident_mib() - trained)
 """
 
 
 def test_memory_of_a_run():
-    """A run holds weights and one set of gradients, or two once the script reads tiles."""
+    """A run holds weights and one set of gradients, or two once gradients are kept."""
     variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "OMP_NUM_THREADS": "1"}
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(MEMORY)],

@@ -3,6 +3,8 @@
 import copy
 import gc
 import pickle
+import sys
+import threading
 import weakref
 
 import mxnet as mx
@@ -13,7 +15,8 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.gluon.session.session import active
-from tofu.gluon.training.parameter import is_tiled
+from tofu.gluon.training import views
+from tofu.gluon.training.parameter import is_tiled, peeking
 
 from .models import assert_same, data, fit, make_net, plainly, train, weights
 
@@ -46,10 +49,10 @@ def assert_changes_agree(change):
 
 def test_no_worker_keeps_a_whole_copy(net):
     parameter = weight(net)
-    tiles = parameter.list_data()
+    tiles = parameter._data
     assert [tile.context for tile in tiles] == [mx.cpu(0), mx.cpu(1)]
     assert sum(tile.size for tile in tiles) == parameter.data().size
-    assert [gradient.shape for gradient in parameter.list_grad()] == [t.shape for t in tiles]
+    assert [gradient.shape for gradient in parameter._grad] == [t.shape for t in tiles]
 
 
 def test_contexts_are_the_scripts(net):
@@ -111,7 +114,7 @@ def test_writes_into_values(two):
 def test_writes_are_seen_by_every_reader(net, tmp_path):
     parameter = weight(net)
     parameter.data()[:] = 3
-    assert all((tile.asnumpy() == 3).all() for tile in parameter.list_data())
+    assert all((value.asnumpy() == 3).all() for value in parameter.list_data())
     parameter.data()[0] = 5
     assert (parameter.data()[0].asnumpy() == 5).all()
     assert (parameter.data()[1].asnumpy() == 3).all()
@@ -130,6 +133,137 @@ def hold(net, trainer):
 def test_held_values_follow_and_write(two):
     found, expected = trained(hold), plainly(trained, hold)
     assert_same(found, expected)
+
+
+SHARING = {
+    "reshape": lambda array: array.reshape((-1,)),
+    "row": lambda array: array[3],
+    "slice": lambda array: array[2:5],
+    "slice of a reshape": lambda array: array.reshape((-1,))[7:],
+    "detach": lambda array: array.detach(),
+    "numpy": lambda array: array.as_np_ndarray(),
+    "another row": lambda array: array[0].reshape((2, -1))[1],
+}
+
+
+@pytest.mark.parametrize("share", SHARING.values(), ids=SHARING)
+def test_arrays_that_share_memory_follow_and_write(two, share):
+    def hold_parts(net, trainer):
+        value, gradient = share(weight(net).data()), share(weight(net).grad())
+        fit(net, trainer, 2)
+        after = [value.asnumpy(), gradient.asnumpy()]
+        value[:] = 1
+        fit(net, trainer, 1)
+        return [*after, value.asnumpy(), weight(net).data()]
+
+    assert_same(trained(hold_parts), plainly(trained, hold_parts))
+
+
+def test_memory_that_nothing_shares_is_freed(net):
+    part = weight(net).data()[1]
+    net(data())
+    assert active().state.views
+    part.wait_to_read()
+    del part
+    mx.nd.waitall()
+    net(data())
+    assert not active().state.views
+
+
+def norm_over_contexts(net):
+    """Clip as GluonNLP does: of each parameter, take the array of one context."""
+    params = [p for p in net.collect_params().values() if p.grad_req != "null"]
+    contexts = len(params[0].list_grad())
+    chosen = [p.list_grad()[i % contexts] for i, p in enumerate(params)]
+    norm = sum(float((g**2).sum().asscalar()) for g in chosen) ** 0.5
+    for parameter in params:
+        assert len(parameter.list_data()) == len(parameter.list_grad()) == contexts
+        for value, gradient in zip(parameter.list_data(), parameter.list_grad()):
+            assert value.shape == gradient.shape == parameter.shape
+            assert value._fresh_grad
+            gradient *= min(1.0, 1.0 / norm)
+
+
+def test_lists_are_of_the_scripts_contexts(two):
+    found = train(after_backward=norm_over_contexts)[:2]
+    assert_same(found, plainly(train, after_backward=norm_over_contexts)[:2])
+
+
+def means_of_lists(net, trainer):
+    values = [np.mean([w.mean().asscalar() for w in weight(net).list_data()])]
+    held = weight(net).list_data()
+    fit(net, trainer, 1)
+    held[0][:] *= 0.5
+    return [*values, held[0].asnumpy(), sum(g.norm().asscalar() for g in weight(net).list_grad())]
+
+
+def test_means_over_lists(two):
+    assert_same(trained(means_of_lists), plainly(trained, means_of_lists))
+
+
+def watched(use):
+    """Train while another thread uses a weight."""
+    net, stop, found = make_net(), threading.Event(), set()
+    train(net=net, steps=1)
+
+    def watch():
+        while not stop.is_set():
+            found.add(use(weight(net)))
+
+    thread, interval = threading.Thread(target=watch), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread.start()
+    try:
+        train(net=net, steps=20)
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    return weights(net), found
+
+
+READING = {
+    "data": lambda parameter: parameter.data().shape,
+    "list": lambda parameter: parameter.list_data()[0].shape,
+    "value": lambda parameter: len(parameter.data().asnumpy()),
+    "saved": lambda parameter: parameter._reduce().shape,
+    "row": lambda parameter: parameter.data()[1].asnumpy().shape,
+}
+
+
+@pytest.mark.parametrize("use", READING.values(), ids=READING)
+def test_a_thread_that_reads_changes_nothing(two, use):
+    assert_same(watched(use)[0], plainly(watched, use)[0])
+
+
+def test_only_the_thread_that_traces_peeks(net):
+    shapes = []
+    with peeking(active().state):
+        thread = threading.Thread(target=lambda: shapes.append(weight(net).data().shape))
+        thread.start()
+        thread.join()
+    assert shapes == [(12, 10)]
+
+
+def test_an_update_keeps_no_copy_that_was_read_before_it(net, monkeypatch):
+    """A thread reads a weight while a Trainer updates it; a later call writes no old copy back."""
+    trainer, read = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}), []
+    with autograd.record():
+        (net(data()) ** 2).sum().backward()
+    thread = threading.Thread(target=lambda: read.append(weight(net).data()))
+    original = views.refresh
+
+    def refresh(all_views):
+        thread.start()
+        thread.join(0.2)
+        assert not read  # it waits for the update
+        original(all_views)
+
+    monkeypatch.setattr(views, "refresh", refresh)
+    before = weight(net).data().asnumpy()
+    trainer.step(1)
+    thread.join()
+    assert (read[0].asnumpy() != before).any()
 
 
 def test_copies_that_the_script_drops_are_freed(net):
@@ -387,7 +521,7 @@ def test_eager_gradients_reach_replicas(fake):
     net(mx.nd.ones((2, 5)))
     with autograd.record():
         (net.weight.data() * 2).sum().backward()
-    assert [(g.asnumpy() == 2).all() for g in net.weight.list_grad()] == [True, True]
+    assert [(g.asnumpy() == 2).all() for g in net.weight._grad] == [True, True]
     tofu.gluon.disable()
 
 

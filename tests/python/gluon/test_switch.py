@@ -137,7 +137,7 @@ TRAINING = """
     with autograd.record():
         loss = net(nd.ones((4, 8))).sum()
     loss.backward()
-    print("tiles", len(net.weight.list_data()))
+    print("tiles", len(net.weight._data))
 """
 
 

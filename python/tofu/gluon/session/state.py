@@ -53,10 +53,11 @@ class _Depth(threading.local):
         inside: the number of running blocks that were never hybridized and are not partitioned.
         setup_seconds: spent on setting up partitioned blocks since the last message.
         handled: ids of blocks that tofu.gluon.blocks.unhybridized has taken care of.
+        peeking: whether ``data`` of a tiled parameter may return any array.
     """
 
     level = 0
-    touched = False
+    touched = peeking = False
     quiet = untold = checking = False
     inside = 0
     setup_seconds = 0.0
@@ -91,7 +92,7 @@ class State:
         eager: blocks that the user was warned of.
         depth: calls of blocks, by thread.
         tiled: all tiled parameters.
-        peeking: whether ``data`` of a tiled parameter may return any array.
+        changing: held while tiles change or a whole array is made equal to them.
         views: the whole arrays handed out for tiles.
         trainers: Trainers with optimizer states on the workers.
         running: held while a program's forward pass is pushed, and its inputs must stay.
@@ -122,7 +123,7 @@ class State:
         self.eager: weakref.WeakSet[Any] = weakref.WeakSet()
         self.depth = _Depth()
         self.tiled = Living()
-        self.peeking = False
+        self.changing = threading.RLock()
         self.views: set[WholeArray] = set()
         self.trainers = Living()
         self.running = threading.RLock()

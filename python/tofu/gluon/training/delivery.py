@@ -57,7 +57,6 @@ def grad(original: Callable[..., Any]) -> Callable[..., Any]:
         session = active()
         listed = [heads] if isinstance(heads, NDArray) else heads
         asked = [variables] if isinstance(variables, NDArray) else list(variables)
-        asked = [getattr(array, "tofu_tile", array) for array in asked]
         owners = _owners(session.state, asked) if session is not None else []
         if session is not None and create_graph:
             _check_gradients_of_gradients(session.state, listed, asked, owners)

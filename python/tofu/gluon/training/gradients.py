@@ -140,7 +140,7 @@ class Gradients:
             raise GradientError(
                 f"gradient of parameter {self._name}: an update has used it, and its memory has "
                 "been used again since; expected it to be read before. Read it between backward "
-                "and the next forward pass, or call list_grad() of the parameter once before "
+                "and the next forward pass, or call grad() of the parameter once before "
                 "training, and its gradients will be kept"
             )
         if self._lent is not None:
@@ -170,12 +170,6 @@ class Gradients:
         if self.in_place()[0] is not self._home:
             self._bring_home()
         return self._home
-
-    def follow(self) -> None:
-        """Keep the gradient at home, as ``keep`` does; a gradient that is gone becomes zero."""
-        if self._is_gone:
-            self.zero()
-        self.keep()
 
     def zero(self) -> None:
         """Set the gradient to 0."""

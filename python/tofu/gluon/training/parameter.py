@@ -52,8 +52,8 @@ class Tiled:
 
     Differences from the parent class:
 
-    - ``list_data`` and ``list_grad`` return the tiles, one per worker;
-    - ``data`` and ``grad`` return whole arrays, gathered on the script's context. Writes to
+    - ``data`` and ``grad`` return whole arrays, gathered on the script's context, and
+      ``list_data`` and ``list_grad`` return them for each context. Writes to
       them reach the tiles before these are next used. While autograd records, ``data`` is
       part of the graph, as in the parent class;
     - ``list_ctx`` returns the script's contexts, and ``reset_ctx`` changes only them.
@@ -65,6 +65,7 @@ class Tiled:
     _data: Optional[list[Any]]
     _ctx_list: list[Any]
     _plain_class: type
+    data: Callable[..., Any]
 
     @property
     def _grad(self) -> Optional[list[Any]]:
@@ -100,16 +101,22 @@ class Tiled:
             return super().grad(ctx)  # type: ignore[misc]
         return self._views()[1].get(self._script_context(ctx))
 
+    def list_data(self) -> list[Any]:
+        """Return the whole value on each of the script's contexts."""
+        if self._data is None:
+            return super().list_data()  # type: ignore[misc,no-any-return]
+        return [self.data(context) for context in self._ctx_list]
+
+    def list_grad(self) -> list[Any]:
+        """Return the whole gradient on each of the script's contexts."""
+        if self._data is None or self._tofu.gradients is None:
+            return super().list_grad()  # type: ignore[misc,no-any-return]
+        return [self.grad(context) for context in self._ctx_list]
+
     def _check_and_get(self, arr_list: Optional[list[Any]], ctx: Any) -> Any:
         if arr_list is None:
             return super()._check_and_get(arr_list, ctx)  # type: ignore[misc]
-        if ctx is list:
-            for view in self._tofu_views or ():
-                view.suspend()
-            if self._tofu.gradients is not None:
-                self._tofu.gradients.follow()  # the script may look at the tiles' gradients
-            return self._shown_tiles(arr_list)
-        if self._tofu.state.peeking:
+        if self._tofu.state.depth.peeking:
             return arr_list[0]
         where = self._script_context(ctx)
         value, _ = self._views()
@@ -118,14 +125,6 @@ class Tiled:
             return self._recorded_whole(where)
         return value.get(where)
 
-    def _shown_tiles(self, tiles: list[Any]) -> list[Any]:
-        if not self._tofu.numpy:
-            return tiles
-        arrays = shown(tiles, numpy=True)
-        for array, tile in zip(arrays, tiles):
-            array.tofu_tile = tile  # for autograd.grad (tofu.gluon.training.delivery)
-        return arrays
-
     def _script_context(self, ctx: Any) -> Any:
         if ctx is None:
             return self._ctx_list[0]
@@ -133,9 +132,10 @@ class Tiled:
         return super()._check_and_get(list(self._ctx_list), ctx)  # type: ignore[misc]
 
     def _views(self) -> tuple[View, View]:
-        if self._tofu_views is None:
-            self._tofu_views = (View(self, of_gradient=False), View(self, of_gradient=True))
-        return self._tofu_views
+        with self._tofu.state.changing:  # threads must get the same
+            if self._tofu_views is None:
+                self._tofu_views = (View(self, of_gradient=False), View(self, of_gradient=True))
+            return self._tofu_views
 
     def _recorded_whole(self, ctx: Any) -> Any:
         assert self._data is not None
@@ -184,7 +184,7 @@ class Tiled:
         if self._data is None:
             return super()._reduce()  # type: ignore[misc]
         if self._tofu_views is not None:
-            self._tofu_views[0].suspend()
+            self._tofu_views[0].flush()
         whole = self._tofu.gather(self._data, context.cpu())
         return shown([whole], numpy=self._tofu.numpy)[0]
 
@@ -238,12 +238,13 @@ class Tiled:
 
 @contextlib.contextmanager
 def peeking(state: State) -> Iterator[None]:
-    """Let ``data`` return any tile in this context, for callers that ignore its value."""
-    before, state.peeking = state.peeking, True
+    """Let ``data`` return any tile to this thread here, for callers that ignore its value."""
+    calls = state.depth
+    before, calls.peeking = calls.peeking, True
     try:
         yield
     finally:
-        state.peeking = before
+        calls.peeking = before
 
 
 def is_tiled(parameter: Any) -> bool:
@@ -304,10 +305,11 @@ def tile(
     state.tiles, gradients = _spread(parameter, whole, gradient, state)
     fresh = gradient is not None and bool(whole._fresh_grad)
     plain: type = type(parameter)
-    del parameter._grad
-    parameter.__class__ = _tiled_class(plain)
-    parameter._tofu = state
-    parameter._data = [array.detach() for array in state.tiles]
+    with session.state.changing:  # another thread may read its value
+        parameter._tofu = state
+        parameter.__class__ = _tiled_class(plain)
+        vars(parameter).pop("_grad", None)
+        parameter._data = [array.detach() for array in state.tiles]
     session.state.tiled.add(parameter)
     if gradient is not None and gradients is None:
         _mark_zeros(parameter, fresh)

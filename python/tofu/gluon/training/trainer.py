@@ -196,46 +196,58 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             return
         state = tiled._tofu.state
         state.calls.free()
-        views.flush(state.views)
-        if _overflows(self):
-            return
-        _wait_for_python(self)
-        updaters = updaters_for(self, tiled._tofu)
-        divided: list[_Divided] = []
-        whole: list[Job] = []
-        gathered: list[tuple[Any, Any]] = []
-        for index, parameter in enumerate(self._params):
-            if parameter.grad_req == "null" or in_kvstore(parameter):
-                continue
-            if not _is_fresh(parameter, ignore_stale_grad):
-                continue
-            if not is_tiled(parameter):
-                whole.append((index, parameter._grad[0], parameter._data[0]))
-                continue
-            parameter._tofu.updates += 1
-            if updaters.elementwise or updaters.rule is not None:
-                divided.append(_divided(index, parameter))
-            else:
-                gathered.append((index, parameter))
-        split_states(self, updaters, [each.index for each in divided])
-        parts_without_states = (
-            (each.index, each.parameter, each.weights())
-            for each in divided
-            if any(each.index not in updater.states for updater in updaters.updaters)
-        )
-        make_states(updaters.optimizer, updaters.updaters, parts_without_states)
-        if updaters.rule is None:
-            _update_elementwise(updaters, divided)
-        if whole:
-            whole_updater(self)(*zip(*whole))
-        if updaters.rule is not None:
-            _update_spread(updaters, divided)
-        _update_gathered(self, gathered)
-        views.refresh(state.views)
+        _wait_for_python(self)  # which may read weights, so not while others must wait
+        with state.changing:
+            if not _update_tiles(self, tiled, ignore_stale_grad):
+                return
         if state.first_step is not None:
             block_report.first_step(_share_of_tiles(self), tiled._tofu.session)
 
     return _update
+
+
+def _update_tiles(trainer: Any, tiled: Any, ignore_stale_grad: bool) -> bool:
+    """Update tiles and whole parameters; return False if gradients overflow.
+
+    tiled: any tiled parameter of the trainer.
+    """
+    state = tiled._tofu.state
+    views.flush(state.views)
+    if _overflows(trainer):
+        return False
+    updaters = updaters_for(trainer, tiled._tofu)
+    divided: list[_Divided] = []
+    whole: list[Job] = []
+    gathered: list[tuple[Any, Any]] = []
+    for index, parameter in enumerate(trainer._params):
+        if parameter.grad_req == "null" or in_kvstore(parameter):
+            continue
+        if not _is_fresh(parameter, ignore_stale_grad):
+            continue
+        if not is_tiled(parameter):
+            whole.append((index, parameter._grad[0], parameter._data[0]))
+            continue
+        parameter._tofu.updates += 1
+        if updaters.elementwise or updaters.rule is not None:
+            divided.append(_divided(index, parameter))
+        else:
+            gathered.append((index, parameter))
+    split_states(trainer, updaters, [each.index for each in divided])
+    parts_without_states = (
+        (each.index, each.parameter, each.weights())
+        for each in divided
+        if any(each.index not in updater.states for updater in updaters.updaters)
+    )
+    make_states(updaters.optimizer, updaters.updaters, parts_without_states)
+    if updaters.rule is None:
+        _update_elementwise(updaters, divided)
+    if whole:
+        whole_updater(trainer)(*zip(*whole))
+    if updaters.rule is not None:
+        _update_spread(updaters, divided)
+    _update_gathered(trainer, gathered)
+    views.refresh(state.views)
+    return True
 
 
 def _note_step(trainer: Any) -> None:

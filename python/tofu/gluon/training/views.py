@@ -7,14 +7,17 @@ it over many steps. The array is a gathered copy, so it is synchronized in two d
              that, copy and tiles were equal, so writing back the whole copy is safe.
 ``refresh``  after tiles have changed: update the copies that the script still holds.
 
-The next flush frees a copy that the script has dropped; after that it costs nothing.
+Slices, reshaped and detached arrays share the copy's memory, so the script holds it through them,
+too. The next flush frees a copy that the script has dropped; after that it costs nothing.
+
+Threads may read while another one trains. ``State.changing`` is held while a copy and its tiles
+are made equal, and while a Trainer changes tiles, so no copy from before an update is written back.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 import weakref
 from collections.abc import Iterable
 from typing import Any, Callable, Optional, Protocol
@@ -25,7 +28,9 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 from mxnet.numpy import ndarray as np_ndarray
 
+from tofu.gluon.session.marks import marks_of, set_marks
 from tofu.gluon.session.state import WholeArray
+from tofu.mx.sharing import number_sharing
 
 from .outputs import is_divided
 from .tile_state import TileState
@@ -35,6 +40,7 @@ __all__ = [
     "after_backward",
     "before_backward",
     "flush",
+    "fresh_grad",
     "grad",
     "handed_out",
     "parameter_of",
@@ -85,6 +91,29 @@ def grad(original: Any) -> Any:
     return property(get, doc=original.__doc__)
 
 
+def fresh_grad(original: Any) -> Any:
+    """Wrap the property ``_fresh_grad`` of arrays: a parameter's tiles bear the marks."""
+
+    def get(self: Any) -> bool:
+        tiles = _tiles_of(self)
+        return bool(original.fget(self)) if tiles is None else all(marks_of(tiles))
+
+    def put(self: Any, mark: bool) -> None:
+        tiles = _tiles_of(self)
+        if tiles is None:
+            original.fset(self, mark)
+        else:
+            set_marks(tiles, [mark] * len(tiles))
+
+    return property(get, put, doc=original.__doc__)
+
+
+def _tiles_of(array: Any) -> Optional[list[Any]]:
+    """The tiles of the parameter whose whole value an array is, or None."""
+    parameter: Any = parameter_of(array)
+    return parameter._data if hasattr(parameter, "_tofu") else None
+
+
 def parameter_of(array: Any) -> Optional[Any]:
     """The tiled parameter whose whole value an array is, or None."""
     if is_divided(array):
@@ -105,8 +134,8 @@ class View:
     """The copy handed out for one list of tiles, if there is one.
 
     The script gets an array that shares the copy's memory. It is of MXNet's own class, which
-    has no weak references, so references to it are counted to see whether the script has
-    dropped it.
+    has no weak references, so references to it, and arrays that share its memory, are counted to
+    see whether the script has dropped it.
 
     Args:
         owner: the parameter.
@@ -117,10 +146,11 @@ class View:
         self._owner = weakref.ref(owner)
         self._views = owner._tofu.state.views
         self._of_gradient = of_gradient
-        self._lock = threading.RLock()
+        self._lock = owner._tofu.state.changing
         self._copy: Optional[Any] = None  # until the first flush after the script drops it
         self._whole: Optional[Any] = None  # the script's, as long as something else refers to it
         self._equal = False  # whether nothing but the script can have changed either side
+        self._is_writing = False
         self._recorded = False  # whether a recorded operator may write to it, backward
         self._before: Optional[Any] = None  # its content before that backward pass
 
@@ -171,9 +201,12 @@ class View:
     def flush(self) -> None:
         """Write the copy back into the tiles, and free it unless the script holds it."""
         with self._lock:
+            if self._is_writing:  # arrays that are freed meanwhile may cause another flush
+                return
+            is_held = self._is_held()  # writing back shares the memory until MXNet has done it
             if self._write_back():
                 self._recorded = False
-                if not self._is_held():
+                if not is_held:
                     self.forget()
 
     def refresh(self) -> None:
@@ -184,12 +217,6 @@ class View:
                 self.forget()
             elif self._copy is not None and not self._is_gone(owner):
                 self._gather(self._copy)
-
-    def suspend(self) -> None:
-        """Flush, and trust the tiles from here on, because the script may write to them."""
-        with self._lock:
-            self.flush()
-            self._equal = False
 
     def forget(self) -> None:
         """Stop synchronizing; the array that the script holds becomes a plain copy."""
@@ -207,11 +234,18 @@ class View:
         if self._equal:
             with autograd.pause():
                 tiles, layout = self._tiles(owner, to_write=True)
-                owner._tofu.scatter(self._copy, out=tiles, layout=layout)
+                self._is_writing = True
+                try:
+                    owner._tofu.scatter(self._copy, out=tiles, layout=layout)
+                finally:
+                    self._is_writing = False
         return True
 
     def _is_held(self) -> bool:
-        return self._whole is not None and sys.getrefcount(self._whole) > _OWN_REFERENCES
+        if self._whole is None or self._copy is None:  # freed meanwhile
+            return False
+        is_referred_to = sys.getrefcount(self._whole) > _OWN_REFERENCES
+        return is_referred_to or number_sharing(self._copy) > len((self._copy, self._whole))
 
     def _is_there(self, owner: Owner) -> bool:
         return owner._data is not None and (
