@@ -22,11 +22,23 @@ def reshape_like_output(data, *, out_shapes):
 
 
 @op(name="reshape_like")
-def reshape_like(lhs, rhs, *, lhs_begin=None, rhs_begin=None, out_shapes):
-    """The elements in the shape of another tensor."""
-    if lhs_begin is not None or rhs_begin is not None:
-        raise InconclusiveError("reshape_like of some dimensions is not described")
-    return reshaped(lhs, out_shapes[0], lambda value, index: like(value, rhs[index]))
+def reshape_like(
+    lhs, rhs, *, lhs_begin=None, lhs_end=None, rhs_begin=None, rhs_end=None, out_shapes
+):
+    """The elements, with some dimensions in the shape of some of another tensor."""
+    begin = _place(lhs_begin, 0, lhs.ndim)
+    first, last = _place(rhs_begin, 0, rhs.ndim), _place(rhs_end, rhs.ndim, rhs.ndim)
+
+    def sized(value, index):
+        shared = index[begin : begin + last - first]
+        return like(value, rhs[(*[0] * first, *shared, *[0] * (rhs.ndim - last))])
+
+    return reshaped(lhs, out_shapes[0], sized)
+
+
+def _place(given, default, ndim):
+    """A place between dimensions; negative ones count from the last."""
+    return default if given is None else given + ndim if given < 0 else given
 
 
 @op(name="expand_dims")

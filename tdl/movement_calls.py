@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from tofu.lang.example_calls import Case, In, back, case, real
 
 __all__ = ["CASES"]
@@ -20,6 +22,11 @@ RESHAPES = (
 )
 
 
+def _some(*places: Optional[int]) -> dict[str, str]:
+    """The attributes of a reshape_like of some dimensions."""
+    return dict(zip(("lhs_begin", "lhs_end", "rhs_begin", "rhs_end"), map(str, places)))
+
+
 def _movement() -> list[Case]:
     cases = []
     for old, new, expect in RESHAPES:
@@ -30,6 +37,9 @@ def _movement() -> list[Case]:
         cases.append(back("_backward_reshape", "g0", In(old), **more))
         cases.append(case("reshape_like", In(old), In(new)))
     cases += [
+        case("reshape_like", real(24, 2), real(6, 4, 3), attrs=_some(0, 1, 0, 2)),
+        case("reshape_like", real(6, 4, 2), real(3, 24), attrs=_some(0, 2, 1, 2)),
+        case("reshape_like", real(6, 8), real(3, 4, 2), attrs=_some(-1, None, 1, 3)),
         case("Reshape", real(6, 4, 2), attrs={"shape": "(0, -1)"}),
         case("Reshape", real(6, 4, 2), attrs={"shape": "(-1, 2)", "reverse": "True"}),
         case("Reshape", real(6, 4, 2), attrs={"shape": "(-3, -2)"}),

@@ -19,7 +19,7 @@ from typing import Callable, NamedTuple, Optional
 
 from tofu import _core, file_cache
 from tofu.analysis.described import is_shipped
-from tofu.analysis.table import Row, described_name, document, row_for
+from tofu.analysis.table import Row, described_name, document, reason_to_decline, row_for
 from tofu.errors import ConfigError, TofuError
 from tofu.lang.tracing import Shape
 
@@ -152,7 +152,8 @@ def _row_or_reason(
     if WHOLE in attrs:
         return None, attrs[WHOLE]
     try:
-        return row_for(op, attrs, ins, outs), ""
+        row = row_for(op, attrs, ins, outs)
+        return row, "" if row is not None else reason_to_decline(op, attrs, ins, outs)
     except ConfigError:
         raise
     except Exception as error:  # a description is a program, so it may raise anything

@@ -24,7 +24,14 @@ from tofu.lang.description import Description, Rewrite
 from tofu.lang.interval import Form, Interval
 from tofu.lang.tracing import Shape
 
-__all__ = ["TABLE_VERSION", "Row", "described_name", "document", "row_for"]
+__all__ = [
+    "TABLE_VERSION",
+    "Row",
+    "described_name",
+    "document",
+    "reason_to_decline",
+    "row_for",
+]
 
 TABLE_VERSION = 1
 _FORMAT = "tofu-strategy-table"
@@ -67,6 +74,27 @@ def row_for(
         tuple(tuple(s) for s in input_shapes),
         tuple(tuple(s) for s in output_shapes),
     )
+
+
+def reason_to_decline(
+    op: str,
+    attrs: Mapping[str, str],
+    input_shapes: Sequence[Shape],
+    output_shapes: Sequence[Shape],
+) -> str:
+    """Say why a description does not cover a call that ``row_for`` has no row for.
+
+    Returns "" if there is no description.
+    """
+    name, attributes = described_name(op, attrs)
+    description = description_of(name)
+    if description is None:
+        return ""
+    try:
+        _analysed(name, description, attributes, tuple(input_shapes), tuple(output_shapes))
+    except InconclusiveError as error:
+        return str(error)
+    return ""
 
 
 def document(rows: Iterable[Optional[Row]]) -> str:
