@@ -17,6 +17,7 @@ PYBIND11_MODULE(_core, module) {
   tofu::BindGraph(&module);
   tofu::BindPlan(&module);
   tofu::BindStep(&module);
+  tofu::BindProgram(&module);
   tofu::BindMemory(&module);
   tofu::BindRecompute(&module);
   tofu::BindSimulate(&module);

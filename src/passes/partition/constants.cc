@@ -32,22 +32,31 @@ bool IsSplittable(const StrategyRow& row, const DimAccess& dim) {
 
 }  // namespace
 
-bool ConstantMaker::CanMake(NodeEntry output, const Box& region) const {
-  const Node& node = graph_.nodes[output.node];
-  const StrategyRow* row = table_.row(output.node);
+bool IsConstantAlong(const Graph& graph, const StrategyTable& table, NodeEntry output,
+                     const std::vector<int>& dims) {
+  const Node& node = graph.nodes[output.node];
+  const StrategyRow* row = table.row(output.node);
   if (node.is_variable() || !node.inputs.empty() || node.num_outputs != 1 ||
       row == nullptr || row->random || row->outputs.empty() ||
       !row->outputs[0].reduce.empty() || !ChangesOnlyItsShape(*row)) {
     return false;
   }
+  const std::vector<DimAccess>& known = row->outputs[0].dims;
+  return std::all_of(dims.begin(), dims.end(), [&](int d) {
+    return d < static_cast<int>(known.size()) && IsSplittable(*row, known[d]);
+  });
+}
+
+bool ConstantMaker::CanMake(NodeEntry output, const Box& region) const {
   const Box whole = WholeBox(graph_.shape(output));
   if (region.Volume() == 0 || !Contains(whole, region)) return false;
-  const std::vector<DimAccess>& dims = row->outputs[0].dims;
+  std::vector<int> divided;
   for (int d = 0; d < region.rank(); ++d) {
-    if (region.begin[d] == whole.begin[d] && region.end[d] == whole.end[d]) continue;
-    if (d >= static_cast<int>(dims.size()) || !IsSplittable(*row, dims[d])) return false;
+    if (region.begin[d] != whole.begin[d] || region.end[d] != whole.end[d]) {
+      divided.push_back(d);
+    }
   }
-  return true;
+  return IsConstantAlong(graph_, table_, output, divided);
 }
 
 NodeEntry ConstantMaker::Make(NodeEntry output, const Box& region, int worker,

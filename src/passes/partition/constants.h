@@ -15,6 +15,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "graph/box.h"
 #include "graph/graph.h"
@@ -22,6 +23,10 @@
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {
+
+// Whether parts of the output are constants along these dimensions, in whatever pieces.
+bool IsConstantAlong(const Graph& graph, const StrategyTable& table, NodeEntry output,
+                     const std::vector<int>& dims);
 
 class ConstantMaker {
  public:

@@ -166,16 +166,22 @@ std::string Key(const Graph& graph, const StrategyTable& table, const Plan& plan
 
 }  // namespace
 
+OperatorPart PartOf(const Graph& graph, const StrategyTable& table, const Plan& plan,
+                    int node, int worker) {
+  const StrategyRow* row = table.row(node);
+  if (row == nullptr) return WholePart(graph, node);
+  return DescribedPart(graph, *row, node, plan.op_cuts[node], plan.division(),
+                       WorkerDigits(worker, plan.parts));
+}
+
 std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable& table,
                                         const Plan& plan, int node) {
-  const StrategyRow* row = table.row(node);
-  if (row == nullptr) {
+  if (table.row(node) == nullptr) {
     return std::vector<OperatorPart>(plan.workers(), WholePart(graph, node));
   }
   std::vector<OperatorPart> parts;
   for (int w = 0; w < plan.workers(); ++w) {
-    parts.push_back(DescribedPart(graph, *row, node, plan.op_cuts[node], plan.division(),
-                                  WorkerDigits(w, plan.parts)));
+    parts.push_back(PartOf(graph, table, plan, node, w));
   }
   return parts;
 }

@@ -45,6 +45,10 @@ struct OutputReduction {
   Reducer reduce = Reducer::kSum;
 };
 
+// The part of one worker.
+OperatorPart PartOf(const Graph& graph, const StrategyTable& table, const Plan& plan,
+                    int node, int worker);
+
 // Returns one part per worker.
 std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable& table,
                                         const Plan& plan, int node);

@@ -21,6 +21,7 @@
 #include "passes/partition/emit_fetches.h"
 #include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
+#include "passes/partition/head_requests.h"
 #include "passes/partition/operator_parts.h"
 #include "passes/partition/plan_output.h"
 #include "passes/partition/plan_route.h"
@@ -53,13 +54,6 @@ struct SameNode {
   typename std::vector<Item>::const_iterator last;
 };
 
-// A selected head, and the variable whose tiles it has, if any.
-struct HeadRequest {
-  std::string role;
-  NodeEntry entry;
-  int variable = -1;
-};
-
 class Partitioner {
  public:
   Partitioner(const Graph& graph, const StrategyTable& table, const Plan& plan,
@@ -70,7 +64,6 @@ class Partitioner {
         shares_(options.share && options.fetch == FetchKind::kMultiFetch),
         workers_(plan.workers()),
         preference_(FetchPreference(plan.parts)),
-        used_(graph.num_entries(), false),
         tiles_(graph.num_entries()),
         boxes_(graph.num_entries()),
         known_tiles_(graph, plan),
@@ -87,10 +80,11 @@ class Partitioner {
   }
 
   Partitioned Run(const PartitionOptions& options) {
-    IndexVariables();
     builder_.Reserve(graph_.num_nodes() * workers_);
-    const std::vector<HeadRequest> heads = Requests(SelectHeads(graph_, options.heads));
-    const std::vector<bool> live = MarkLive(heads);
+    const std::vector<HeadRequest> heads = RequestHeads(graph_, options.heads);
+    const Needed needed = NeededBy(graph_, heads);
+    const std::vector<bool>& live = needed.nodes;
+    used_ = needed.entries;
     for (int node : MemoryOrder(graph_)) {
       CheckInterrupt();
       if (graph_.nodes[node].is_variable()) {
@@ -117,53 +111,6 @@ class Partitioner {
   }
 
  private:
-  void IndexVariables() {
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (!graph_.nodes[node].is_variable()) continue;
-      const std::string& name = graph_.nodes[node].name;
-      TOFU_CHECK_USER(variables_.emplace(name, node).second, Blame::kGraph)
-          << "variable " << name << ": found two of this name, expected different names";
-    }
-  }
-
-  std::vector<HeadRequest> Requests(const std::vector<size_t>& heads) const {
-    std::vector<HeadRequest> requests;
-    for (size_t h : heads) {
-      HeadRequest request{HeadRole(graph_, h), graph_.heads[h]};
-      const auto found = variables_.find(RoleVariable(request.role));
-      if (found != variables_.end() && !IsOfUpdate(request.role) &&
-          graph_.shape({found->second, 0}) == graph_.shape(request.entry)) {
-        request.variable = found->second;
-      }
-      requests.push_back(std::move(request));
-    }
-    return requests;
-  }
-
-  // Whether a role is a gradient that an update reads unchanged, cut like the parameter
-  // or the optimizer state.
-  bool IsOfUpdate(const std::string& role) const {
-    if (RoleKind(role) != kGradientKind) return false;
-    const std::string update = std::string(kUpdateKind) + ":" + RoleVariable(role);
-    const std::vector<std::string>& roles = graph_.head_roles;
-    return std::find(roles.begin(), roles.end(), update) != roles.end();
-  }
-
-  // Returns the nodes that the heads need, and marks the entries that are read.
-  std::vector<bool> MarkLive(const std::vector<HeadRequest>& heads) {
-    std::vector<bool> live(graph_.num_nodes(), false);
-    const auto mark = [&](NodeEntry entry) {
-      live[entry.node] = true;
-      used_[graph_.entry_id(entry)] = true;
-    };
-    for (const HeadRequest& head : heads) mark(head.entry);
-    for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
-      if (!live[node]) continue;
-      for (NodeEntry input : graph_.nodes[node].inputs) mark(input);
-    }
-    return live;
-  }
-
   // The names of the parameters' tiles.
   std::set<std::string> ParameterTiles() const {
     std::set<std::string> names;
@@ -526,7 +473,6 @@ class Partitioner {
   const bool shares_;
   const int workers_;
   const std::vector<std::vector<int>> preference_;
-  std::map<std::string, int> variables_;
   std::vector<bool> used_;                      // per serial entry
   std::vector<std::vector<NodeEntry>> tiles_;   // per serial entry and worker
   std::vector<const std::vector<Box>*> boxes_;  // per serial entry: each worker's tile

@@ -1,0 +1,40 @@
+// Plans one stage of a fetch for one worker: from boxes that all workers hold of a tensor
+// to boxes that they need.
+//
+// Input:      the boxes held and needed, as functions of the digits. Held boxes that
+//             differ at no step of `reduces` are disjoint or equal; those that differ
+//             there are terms.
+// Output:     the pieces that this worker assembles, and those that others take from it.
+//             A worker reads from the holder that has its own digits at all other steps.
+// Errors:     FetchGap if some element has no holder.
+// Complexity: overlapping_workers.h's.
+#ifndef TOFU_PASSES_DIVIDE_PLAN_STAGE_H_
+#define TOFU_PASSES_DIVIDE_PLAN_STAGE_H_
+
+#include <vector>
+
+#include "graph/box.h"
+#include "passes/divide/worker_program.h"
+#include "passes/partition/fetch.h"
+#include "passes/search/cost.h"
+
+namespace tofu {
+
+struct Stage {
+  const GroupBoxes& holders;
+  StepSet reduces = 0;  // steps at which holders have different terms
+  Reducer reducer = Reducer::kSum;
+  const GroupBoxes& needs;  // clipped to the tensor
+};
+
+// `region`: the worker's, which may reach outside the tensor.
+FetchSpec PlanStage(const Stage& stage, int worker, const Box& region,
+                    const Box& tensor);
+
+std::vector<SentPiece> PlanSent(const Stage& stage, int worker);
+
+std::vector<SenderPattern> PatternOf(const Stage& stage);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_DIVIDE_PLAN_STAGE_H_

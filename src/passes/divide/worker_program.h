@@ -1,0 +1,120 @@
+// Generates the program of one worker: its parts of the operators, the regions that it
+// fetches, and the pieces of its tiles that others fetch (paper section 6).
+//
+// No other worker's program is made. A plan gives each step a number of parts, and a
+// worker is its digits. Its tiles, the regions that its operators need, the owners of
+// their pieces and the readers of its tiles all follow from the digits
+// (overlapping_workers.h).
+//
+// All workers have the same steps, in the same order and with the same names; a worker
+// may take no part in a step. A fetch is the moment before an operator, or after it, so
+// what others read of a worker's tile at a fetch mirrors what the worker reads of theirs.
+//
+// Input:      a training graph, its strategy table, and a plan for it without routes.
+// Output:     the worker's steps in memory_order.h's order of the serial graph.
+// Invariants: an owner sends a reader at most one piece for each fetch. The bytes fetched
+//             are those that the plan's cost counts (passes/search/cost.h), less those of
+//             shared regions (share_regions.h) and of constants.
+// Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable) if the
+//             parts of an operator leave out some of its output.
+// Position:   after search, which makes the plan.
+// Complexity: O(n * (w + d) * r) for n nodes and tensors of rank r, if at most w workers
+//             exchange pieces of a tensor, and a dimension has at most d intervals.
+// Not handled: routes, which are for one machine.
+#ifndef TOFU_PASSES_DIVIDE_WORKER_PROGRAM_H_
+#define TOFU_PASSES_DIVIDE_WORKER_PROGRAM_H_
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/strategy_table.h"
+#include "passes/partition/fetch.h"
+#include "passes/search/cost.h"
+
+namespace tofu {
+
+// An array of a program: an output of a step.
+struct ArrayId {
+  int step = -1;  // -1: the worker has no such array
+  int output = 0;
+
+  bool operator==(const ArrayId& other) const {
+    return step == other.step && output == other.output;
+  }
+};
+
+// A piece of a worker's array that another worker fetches.
+struct SentPiece {
+  int reader = 0;
+  Box box;  // within the array
+};
+
+// Senders of a fetch as a reader in the middle of the plan's digits sees them: their
+// number, and the steps at which their digits differ from its own.
+struct SenderPattern {
+  StepSet differing = 0;
+  int senders = 0;
+
+  bool operator<(const SenderPattern& other) const {
+    return std::tie(differing, senders) < std::tie(other.differing, other.senders);
+  }
+};
+
+// Fetches with the same number, region and fill assemble equal regions on every worker.
+struct FetchKey {
+  int entry = -1;  // whose tiles they read; -1: no other fetch is like it
+  int region = 0;
+  std::string fill;
+
+  bool operator<(const FetchKey& other) const {
+    return std::tie(entry, region, fill) < std::tie(other.entry, other.region, other.fill);
+  }
+};
+
+struct ProgramStep {
+  enum class Kind { kVariable, kRun, kConstant, kFetch };
+
+  Kind kind = Kind::kRun;
+  std::string name;         // the node's, or "<node>/in0", "<node>/out0", "head/<role>"
+  int node = -1;            // of the serial graph; a constant's operator, -1: zeros
+  bool takes_part = true;   // whether this worker makes the outputs
+  Attrs attrs;              // of an operator's part
+  std::vector<ArrayId> inputs;
+  std::vector<Shape> shapes;  // of the outputs
+  std::vector<int> dtypes;
+  std::vector<int> after;  // the steps that make what any worker reads here
+
+  // Of fetches.
+  FetchSpec spec;  // a kFill piece comes first, and fills the whole region
+  ArrayId held;    // the array of which others read pieces
+  std::vector<SentPiece> sent;
+  int64_t received_bytes = 0;  // by all workers
+  std::vector<SenderPattern> pattern;
+  FetchKey key;
+};
+
+struct ProgramHead {
+  std::string role;
+  ArrayId array;
+  int made_by = 0;  // the step that makes it on some worker
+};
+
+struct WorkerProgram {
+  int worker = 0;
+  std::vector<ProgramStep> steps;
+  std::vector<ProgramHead> heads;
+  int64_t shared_bytes = 0;  // that all workers do not fetch again
+};
+
+// `spare_bytes`: the bytes by which a worker's peak may grow for regions that it keeps
+// instead of fetching them again.
+WorkerProgram MakeWorkerProgram(const Graph& graph, const StrategyTable& table,
+                                const Plan& plan, int worker, int64_t spare_bytes = 0);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_DIVIDE_WORKER_PROGRAM_H_
