@@ -105,11 +105,12 @@ std::vector<std::shared_ptr<ProgramStep>> Steps(
   return steps;
 }
 
-// (role, array, the step that makes it on some worker)
+// (role, array, the step that makes it on some worker, shape, cuts)
 py::list Heads(const WorkerProgram& program) {
   py::list heads;
   for (const ProgramHead& head : program.heads) {
-    heads.append(py::make_tuple(head.role, Array(head.array), head.made_by));
+    heads.append(py::make_tuple(head.role, Array(head.array), head.made_by,
+                                 ShapeTuple(head.shape), head.cuts));
   }
   return heads;
 }
@@ -129,7 +130,8 @@ void BindProgram(py::module_* module) {
       .def_readonly("name", &ProgramStep::name)
       .def_readonly("node", &ProgramStep::node)
       .def_readonly("takes_part", &ProgramStep::takes_part)
-      .def_readonly("attrs", &ProgramStep::attrs)
+      .def_property_readonly("attrs",
+                             [](const ProgramStep& step) { return step.attrs.map(); })
       .def_property_readonly("inputs", &Inputs)
       .def_property_readonly("outputs", &Outputs)
       .def_readonly("after", &ProgramStep::after)
@@ -143,6 +145,8 @@ void BindProgram(py::module_* module) {
                              })
       .def_property_readonly("held",
                              [](const ProgramStep& step) { return Array(step.held); })
+      .def_property_readonly("source",
+                             [](const ProgramStep& step) { return Array(step.source); })
       .def_property_readonly("sent", &Sent)
       .def_readonly("received_bytes", &ProgramStep::received_bytes)
       .def_property_readonly("pattern", &Senders);

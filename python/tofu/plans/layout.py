@@ -9,6 +9,7 @@ Framework-independent: ``tofu.mx.run.transfer`` moves the arrays.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
@@ -18,7 +19,7 @@ from tofu.boxes import Box
 
 from .parts import Parts
 
-__all__ = ["Head", "Layout", "Variable", "cuts_of", "heads_of", "variables_of"]
+__all__ = ["Head", "Layout", "Variable", "boxes_of", "cuts_of", "heads_of", "variables_of"]
 
 Shape = tuple[int, ...]
 
@@ -98,6 +99,12 @@ def cuts_of(layout: Layout, parts: Sequence[int]) -> Optional[tuple[int, ...]]:
         differing = (d for d, (a, b) in enumerate(zip(first.begin, second.begin)) if a != b)
         cuts.append(next(differing, -1))
     return tuple(cuts) if _boxes_of(layout.shape, cuts, parts) == layout.boxes else None
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def boxes_of(shape: Shape, cuts: tuple[int, ...], parts: Parts) -> tuple[Box, ...]:
+    """The tile of each worker of a tensor that steps cut along these dimensions, -1 for none."""
+    return _boxes_of(shape, cuts, parts)
 
 
 def _boxes_of(shape: Shape, cuts: Sequence[int], parts: Sequence[int]) -> tuple[Box, ...]:

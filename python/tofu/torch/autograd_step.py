@@ -83,7 +83,7 @@ class _Step(torch.autograd.Function):
         places = [k for k, output in enumerate(traced.outputs) if output is not None]
         heads = program.graph.outputs
         moves = [
-            (value, head.layout.boxes, call.boxes_of_output(output))
+            (value, head.boxes, call.boxes_of_output(output))
             for value, head, output in zip(made, heads, filter(None, traced.outputs))
         ]
         outputs, fixed = [], []
@@ -149,7 +149,7 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
         if name in gradients and not _only(traced.tangents_of[name], unused)
     ]
     moved = program.moved(
-        [(gradients[name], heads[name].layout.boxes, boxes) for _, name, boxes in needed]
+        [(gradients[name], heads[name].boxes, boxes) for _, name, boxes in needed]
     )
     results: list[Any] = [None] * len(call.names)
     for (k, _, _), gradient in zip(needed, moved):

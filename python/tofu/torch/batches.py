@@ -33,7 +33,7 @@ class Task:
         ready: number of the call that makes what it reads; -1: it exists from the start.
         due: number of the call that needs the result; the number of calls: the end of the pass.
         after: the fetches that make what it reads.
-        messages: the messages that it joins: pairs of a sender and a receiver.
+        messages: the messages that it joins, as `Group.senders` or as pairs of ranks.
     """
 
     name: str

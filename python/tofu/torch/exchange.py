@@ -217,40 +217,65 @@ class Transfers:
     """One worker's part in an exchange: it sends, receives and assembles.
 
     Args:
-        regions: the regions of all workers, in the same order everywhere.
+        regions: its own regions, in the same order everywhere.
+        sent: the pieces that others receive from it, each with its reader and a region of its type
+            and order of memory, in the same order.
         worker: the worker.
+        is_crowded: whether every worker sends a little to every other, on all workers alike.
 
     Attributes:
         regions: its own regions.
         sends: worker -> message for it; workers that get the same pieces share one.
         receives: worker -> message from it, whose pieces are in the order of the regions.
-        pairs: (sender, receiver) -> bytes, of all workers.
+        is_crowded: as given.
     """
 
-    def __init__(self, regions: Iterable[Region], worker: int) -> None:
-        self.regions: list[Region] = []
-        self.pairs: dict[tuple[int, int], int] = {}
-        pieces: dict[tuple[int, int], list[tuple[Piece, Region]]] = {}
+    def __init__(
+        self,
+        regions: Iterable[Region],
+        sent: Iterable[tuple[int, Piece, Region]],
+        worker: int,
+        *,
+        is_crowded: bool = False,
+    ) -> None:
+        self.regions = list(regions)
+        self.is_crowded = is_crowded
+        received: dict[int, list[tuple[Piece, Region]]] = {}
+        for region in self.regions:
+            for piece in region.received:
+                received.setdefault(piece.worker, []).append((piece, region))
+        self.receives = {sender: Message(pieces) for sender, pieces in received.items()}
+        given: dict[int, list[tuple[Piece, Region]]] = {}
+        for reader, piece, region in sent:
+            given.setdefault(reader, []).append((piece, region))
+        self.sends: dict[int, Message] = {}
+        alike: dict[Any, Message] = {}
+        for reader, pieces in given.items():
+            content = tuple((p.tile, p.start, p.shape, r.dtype, r.order) for p, r in pieces)
+            if content not in alike:
+                alike[content] = Message(pieces)
+            self.sends[reader] = alike[content]
+
+    @classmethod
+    def between(cls, regions: Sequence[Region], worker: int, workers: int = 0) -> Transfers:
+        """One worker's part, from the regions of all workers.
+
+        workers: the number of workers; 0: it is not asked whether the exchange is crowded.
+        """
+        pairs: dict[tuple[int, int], int] = {}
+        sent = []
         for region in regions:
-            if region.worker == worker:
-                self.regions.append(region)
             for piece in region.received:
                 pair = piece.worker, region.worker
                 size = math.prod(piece.shape) * int(region.dtype.itemsize)
-                self.pairs[pair] = self.pairs.get(pair, 0) + size
-                if worker in pair:
-                    pieces.setdefault(pair, []).append((piece, region))
-        self.sends: dict[int, Message] = {}
-        self.receives: dict[int, Message] = {}
-        alike: dict[Any, Message] = {}
-        for (sender, receiver), own in pieces.items():
-            if receiver == worker:
-                self.receives[sender] = Message(own)
-                continue
-            content = tuple((p.tile, p.start, p.shape, r.dtype, r.order) for p, r in own)
-            if content not in alike:
-                alike[content] = Message(own)
-            self.sends[receiver] = alike[content]
+                pairs[pair] = pairs.get(pair, 0) + size
+                if piece.worker == worker:
+                    sent.append((region.worker, piece, region))
+        own = [region for region in regions if region.worker == worker]
+        is_crowded = (
+            len(pairs) == workers * (workers - 1) > 0 and max(pairs.values()) <= COLLECTIVE_BYTES
+        )
+        return cls(own, sent, worker, is_crowded=is_crowded)
 
     @property
     def sent(self) -> tuple[Any, ...]:
@@ -331,13 +356,8 @@ class Exchange:
             tiles[region.tile] = self._assembled(region, tiles, received)
 
     def _is_collective(self, transfers: Transfers) -> bool:
-        """Whether every rank sends a little to every other: then one call costs less than many."""
-        count = len(self._ranks)
-        return (
-            len(transfers.pairs) == count * (count - 1) > 0
-            and max(transfers.pairs.values(), default=0) <= COLLECTIVE_BYTES
-            and count == dist.get_world_size()
-        )
+        """Whether one call costs less than many."""
+        return transfers.is_crowded and len(self._ranks) == dist.get_world_size()
 
     def _all_to_all(self, transfers: Transfers, tiles: Tiles) -> Pending:
         """Start an exchange as a collective of all ranks."""

@@ -22,7 +22,7 @@ from tofu.torch.module_graph import OPTIMIZERS, training_graph
 from tofu.torch.module_trace import trace
 from tofu.torch.rank_memory import held_by_rank, with_memory
 from tofu.torch.repeats import repeated_as
-from tofu.torch.torch_plan import MOST_DIVIDED, TorchPlan
+from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.traced import Traced
 
 __all__ = [
@@ -181,7 +181,7 @@ def own_options(options: SearchOptions, parts: tuple[int, ...]) -> SearchOptions
 
 
 def planned_as(planning: Planning, found: Plan, graph: Optional[_core.Graph] = None) -> TorchPlan:
-    """Converts a search's plan to a module's plan, with the bytes that few ranks receive.
+    """Converts a search's plan to a module's plan, with the bytes that ranks receive.
 
     Args:
         planning: the module.
@@ -199,9 +199,7 @@ def planned_as(planning: Planning, found: Plan, graph: Optional[_core.Graph] = N
         planning.undescribed,
         planning.optimizer,
     )
-    if found.workers > MOST_DIVIDED:
-        return module_plan
-    return module_plan.replaced(found.noted(fetched_bytes=module_plan.partitioned.fetched_bytes))
+    return module_plan.replaced(found.noted(fetched_bytes=module_plan.program(0).fetched_bytes))
 
 
 class ModulePlans(Programs[TorchPlan]):

@@ -22,7 +22,7 @@ from tofu.torch.exchange import Exchange, Message, Pending, Tiles, Transfers
 from tofu.torch.module_graph import OPTIMIZERS
 from tofu.torch.private_names import TorchDispatchMode
 from tofu.torch.rank_program import Call, Fetch, Program, Start
-from tofu.torch.torch_plan import MOST_DIVIDED, TorchPlan
+from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.traced import Variable
 
 __all__ = [
@@ -262,10 +262,7 @@ def step_memory(plan: TorchPlan) -> StepMemory:
 
 
 def held_by_rank(plan: TorchPlan) -> Plan:
-    """Returns a plan's details with the memory of a rank; over many, the search's estimate."""
-    if plan.details.workers > MOST_DIVIDED:
-        estimate = plan.details.in_graph(plan.problem.table).estimate_memory()
-        return plan.details.noted(bytes_per_worker=estimate)
+    """Returns a plan's details with the memory of a rank."""
     rank = step_memory(plan)
     return plan.details.noted(bytes_per_worker=dict(rank.kinds), memory="lives", peak=rank.peak)
 

@@ -1,7 +1,7 @@
 """Runs a planned joint graph on this rank: ATen operators on tiles, and exchanges between them.
 
-What a rank calls and what ranks fetch is read from the partitioned graph (``rank_graph``). Here it
-gets its order, the same on all ranks, and several fetches become one exchange (``batches``), which
+What a rank calls, fetches and sends is read from its program (``rank_graph``). Here it gets its
+order, the same on all ranks, and several fetches become one exchange (``batches``), which
 starts once the tiles that it sends are there and ends at the first step that reads a region.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Optional, Union
@@ -17,11 +18,12 @@ from typing import Any, ClassVar, Optional, Union
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
+from tofu.dtypes import NAMES
 from tofu.errors import ConnectionLostError, GraphError
 from tofu.torch.batches import Task, batched, reordered, started
 from tofu.torch.calls import arguments_of, filled, function_of, is_random, places_of
 from tofu.torch.compiling import Segment, with_segments
-from tofu.torch.exchange import Exchange, Pending, Transfers
+from tofu.torch.exchange import COLLECTIVE_BYTES, Exchange, Pending, Transfers
 from tofu.torch.in_place import in_place
 from tofu.torch.order import arranged
 from tofu.torch.placements import WHOLE, Boxes, Placement, regions_between
@@ -118,7 +120,7 @@ class Program:
         compiled: whether torch.compile compiles the calls between exchanges.
 
     Attributes:
-        graph: the partitioned graph.
+        graph: the rank's calls and fetches.
         exchange: moves regions between ranks.
         edges: brings the user's tensors to the plan's tiles, and back.
         worker: this rank's number among the mesh's devices.
@@ -129,9 +131,9 @@ class Program:
     def __init__(self, plan: TorchPlan, mesh: DeviceMesh, *, compiled: bool = False) -> None:
         self.plan = plan
         self.mesh = mesh
-        self.graph = RankGraph(plan)
         self.exchange = Exchange(mesh)
         self.worker = self.exchange.worker
+        self.graph = RankGraph(plan, self.worker)
         self.edges = Exchange(mesh)
         self._moves = functools.cache(self._moved)
         self._compiled = compiled
@@ -157,7 +159,7 @@ class Program:
 
     def _own(self, divided: Iterable[Tiled]) -> set[Tile]:
         """This rank's tiles of variables or heads."""
-        tiles = (each.tiles[self.worker] for each in divided)
+        tiles = (each.tile for each in divided)
         return {tile for tile in tiles if tile is not None}
 
     # --- The user's tensors -------------------------------------------------------------
@@ -173,7 +175,7 @@ class Program:
 
     def boxes(self, name: str) -> Boxes:
         """The boxes of a variable that the plan gives the ranks."""
-        return self.graph.variables[name].layout.boxes
+        return self.graph.variables[name].boxes
 
     def moved(self, moves: Sequence[tuple[Any, Boxes, Boxes]]) -> list[Any]:
         """Brings tiles from the boxes that ranks hold to others, in one exchange."""
@@ -193,7 +195,8 @@ class Program:
             regions_between(source, target, k, k + 1, dtype, sizes)
             for k, dtype, source, target in key
         )
-        return Transfers([region for regions in every for region in regions], self.worker)
+        every_region = [region for regions in every for region in regions]
+        return Transfers.between(every_region, self.worker, self.mesh.size())
 
     # --- Running ------------------------------------------------------------------------
 
@@ -214,9 +217,9 @@ class Program:
         tiles: Tiles = {}
         for variable in self.plan.traced.variables:
             divided = self.graph.variables[variable.name]
-            tile = divided.tiles[self.worker]
+            tile = divided.tile
             if tile is not None and variable.kind == "constant":
-                box = divided.layout.boxes[self.worker]
+                box = divided.boxes[self.worker]
                 tiles[tile] = variable.value[tuple(slice(*side) for side in box)]
             elif tile is not None and variable.name in inputs:
                 tiles[tile] = inputs[variable.name]
@@ -248,14 +251,14 @@ class Program:
             tiles[tile] = value
             del value
         for name, value in tangents.items():
-            tile = self.graph.variables[name].tiles[self.worker]
+            tile = self.graph.variables[name].tile
             if tile is not None:
                 tiles[tile] = value
         self._run_all(self.backward_steps, tiles)
         return {name: self._tile(tiles, each) for name, each in self.graph.gradients.items()}
 
     def _tile(self, tiles: Tiles, head: Tiled) -> Any:
-        tile = head.tiles[self.worker]
+        tile = head.tile
         assert tile is not None
         return tiles[tile]
 
@@ -324,7 +327,7 @@ class Program:
         names = {name for name in graph.fetches if name.rpartition("/out")[0] in forward}
         readers = [group for name, group in graph.calls.items() if name in forward]
         names |= set().union(*(group.reads for group in readers))
-        names |= {graph.made_by(tile) for tile in self._all_heads() if graph.made_by(tile)}
+        names |= {head.maker for head in [*graph.outputs, *graph.mutations.values()]}
         names &= graph.fetches.keys()
         while True:
             before = {read for name in names for read in graph.fetches[name].reads}
@@ -332,11 +335,6 @@ class Program:
             if not more:
                 return names
             names |= more
-
-    def _all_heads(self) -> set[Tile]:
-        """The tiles of the forward pass's heads on all ranks."""
-        heads = [*self.graph.outputs, *self.graph.mutations.values()]
-        return {tile for head in heads for tile in head.tiles if tile is not None}
 
     def _steps(
         self, operators: Sequence[Operator], fetches: Iterable[str], heads: set[Tile]
@@ -350,15 +348,37 @@ class Program:
         steps: list[Planned] = []
         for number, group in enumerate([*calls, None]):
             for batch in batches[number]:
-                regions = [r for task in batch for r in graph.regions(graph.fetches[task.name])]
-                transfers = Transfers(regions, self.worker)
-                if transfers.sends or transfers.receives:
+                transfers = self._transfers([graph.fetches[task.name] for task in batch])
+                if transfers.sends or transfers.receives or transfers.is_crowded:
                     steps.append(Start(batch[0].name, transfers))
                 elif transfers.regions:
                     steps.append(Fetch(batch[0].name, transfers))
-            if group is not None and self.worker in group.nodes:
-                steps.append(self._call(graph.instance(group.nodes[self.worker])))
+            if group is not None and group.step is not None:
+                steps.append(self._call(graph.instance(group.step)))
         return self._with_constants(_with_ends(steps), heads)
+
+    def _transfers(self, fetches: Sequence[Group]) -> Transfers:
+        """This rank's part in the exchange of some fetches."""
+        graph = self.graph
+        regions = [graph.region(fetch) for fetch in fetches]
+        sent = [
+            (reader, piece, region)
+            for fetch, region in zip(fetches, regions)
+            for reader, piece in graph.sent(fetch)
+        ]
+        own = [region for fetch, region in zip(fetches, regions) if fetch.step is not None]
+        return Transfers(own, sent, self.worker, is_crowded=self._is_crowded(fetches))
+
+    def _is_crowded(self, fetches: Sequence[Group]) -> bool:
+        """Whether every rank sends a little to every other, judging by a rank in the middle."""
+        parts = self.plan.details.parts
+        pairs = self.mesh.size() * (self.mesh.size() - 1)
+        mean = sum(fetch.received_bytes for fetch in fetches) / max(pairs, 1)
+        found = set[tuple[int, int]]().union(*(fetch.senders for fetch in fetches))
+        return 0 < mean <= COLLECTIVE_BYTES and all(
+            (steps, math.prod(size - 1 for k, size in enumerate(parts) if steps >> k & 1)) in found
+            for steps in range(1, 1 << len(parts))
+        )
 
     def _with_constants(self, steps: Sequence[Planned], heads: set[Tile]) -> list[Planned]:
         """Adds the calls that make constants, each before its first reader."""
@@ -390,22 +410,18 @@ class Program:
             ready = max([ready, *(before.ready for before in after)])
             size = -(-group.received_bytes // self.mesh.size())
             last = ready + 1 if not size and "/out" in name else len(calls)
-            messages = {(p.worker, r.worker) for r in graph.regions(group) for p in r.received}
+            messages = group.senders or frozenset([(-1, 0)])
             tasks[name] = Task(
-                name, size, ready, min(due.get(name, last), last), after, frozenset(messages)
+                name, size, ready, min(due.get(name, last), last), after, messages
             )
         return list(tasks.values())
 
     def _call(self, instance: Instance) -> Call:
         node, operator = instance.tile[0], instance.operator
         if operator is None:
-            shape = self.graph.shape(instance.tile)
-            value = float(instance.changed.get("value", "0"))
-            named = {
-                "dtype": getattr(torch, instance.changed["dtype"]),
-                "device": self.mesh.device_type,
-            }
-            return Call("", torch.full, (), (shape, value), named, ((instance.tile, 0),))
+            shape, flag = self.graph.form(instance.tile)
+            named = {"dtype": getattr(torch, NAMES[flag]), "device": self.mesh.device_type}
+            return Call("", torch.zeros, (), (shape,), named, ((instance.tile, 0),))
         positional, named = arguments_of(operator, instance.changed, self.mesh.device_type)
         makes = tuple(((node, k), position) for k, position in enumerate(operator.positions))
         seed = f"{operator.name}/{self._part_of(operator)}" if is_random(operator) else None

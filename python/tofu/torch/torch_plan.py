@@ -22,12 +22,8 @@ from tofu.torch.module_graph import training_graph
 from tofu.torch.repeats import repeated_as
 from tofu.torch.traced import Entry, Traced
 
-__all__ = ["MOST_DIVIDED", "TorchPlan", "placements_text", "read_plan"]
+__all__ = ["TorchPlan", "placements_text", "read_plan"]
 
-# Each rank may fetch from all others, so a divided graph grows with the square of their number:
-# that of a Llama of 32 layers takes half a minute for 64. Plans for more ranks are not divided to
-# count what they fetch and hold, only to run.
-MOST_DIVIDED = 16
 # A rank may hold regions longer that it needs again, up to so many bytes and one part in so many of
 # its memory. With a GPT of 4 layers on 4 ranks, each receives 6 % less.
 _KEPT_BYTES, _KEPT_SHARE = 4 << 20, 16
@@ -104,9 +100,15 @@ class TorchPlan:
         table = aten_table(self.graph)[0] if searched is None else searched.table
         return Problem(self.details.model, table, self.details.workers)
 
+    def program(self, worker: int) -> _core.WorkerProgram:
+        """The program of one rank, by its number among the mesh's devices."""
+        plan = self.details.in_graph(self.problem.table)
+        spare = min(_KEPT_BYTES, plan.memory_bytes // _KEPT_SHARE)
+        return _core.worker_program(plan, worker, spare_bytes=spare)
+
     @functools.cached_property
     def partitioned(self) -> _core.Partitioned:
-        """The graph divided over the ranks, with the fetches of each."""
+        """The graph divided over all ranks, for the simulator."""
         plan = self.details.in_graph(self.problem.table)
         return _core.partition(
             plan,
@@ -216,8 +218,7 @@ class TorchPlan:
         totals = [format_bytes(sum(kinds.values())) for kinds in (self.memory, self.serial_memory)]
         header = ("", "a rank", "one device")
         cells = table(header, [*rows, ("in all", *totals)], right=(1, 2))
-        how = "" if self.details.memory == "lives" else " (a rank's is an estimate)"
-        return [f"Memory at the worst moment of a step{how}", "", *cells, ""]
+        return ["Memory at the worst moment of a step", "", *cells, ""]
 
     def __str__(self) -> str:
         return self.to_text()

@@ -186,6 +186,7 @@ void RemoveSteps(const std::vector<int>& replaced, WorkerProgram* program) {
       if (input.step >= 0) input.step = kept(input.step);
     }
     if (step.held.step >= 0) step.held.step = kept(step.held.step);
+    if (step.source.step >= 0) step.source.step = kept(step.source.step);
   }
   const std::vector<bool> needed = NeededSteps(heads, program->steps);
   std::vector<int> numbers(program->steps.size(), -1);
@@ -203,6 +204,7 @@ void RemoveSteps(const std::vector<int>& replaced, WorkerProgram* program) {
     for (int& before : moved.after) before = numbers[before];
     for (ArrayId& input : moved.inputs) renumber(&input);
     renumber(&moved.held);
+    renumber(&moved.source);
     steps.push_back(std::move(moved));
   }
   for (ProgramHead& head : program->heads) {

@@ -52,8 +52,8 @@ std::string TextOf(const GroupBoxes& boxes) {
 struct Request {
   std::string name;
   Stage stage;
-  ArrayId held;            // this worker's, of the boxes that are held
-  std::vector<int> after;  // the steps that make what is held
+  ArrayId held;    // this worker's, of the boxes that are held
+  ArrayId source;  // the same array on the workers that make it last
   Shape shape;             // of the whole tensor
   int dtype = 0;
   int64_t elements = 0;  // fetched by all workers
@@ -70,8 +70,6 @@ class Builder {
         tiles_(graph.num_entries()),
         tile_boxes_(graph.num_entries()),
         makers_(graph.num_entries()) {
-    TOFU_CHECK(plan.routes.empty() && plan.output_routes.empty())
-        << "a plan with routes has no program of one worker";
     program_.worker = worker;
   }
 
@@ -116,7 +114,7 @@ class Builder {
     step.shapes = {BoxAt(*tile_boxes_[entry], digits_).Extents()};
     step.dtypes = {graph_.dtypes[entry]};
     tiles_[entry] = {Add(std::move(step)), 0};
-    makers_[entry] = tiles_[entry].step;
+    makers_[entry] = tiles_[entry];
   }
 
   void AddOperator(int node, const std::vector<bool>& used) {
@@ -165,7 +163,7 @@ class Builder {
     const bool is_padded = IsPadded(node, slot);
     if (!is_padded && IsSame(needs, tiles)) {
       reader->inputs.push_back(tiles_[entry]);
-      reader->after.push_back(makers_[entry]);
+      reader->after.push_back(makers_[entry].step);
       return;
     }
     if (!is_padded && region.box.Volume() > 0 && !region.zeros &&
@@ -174,7 +172,7 @@ class Builder {
       return;
     }
     const Request request{name, {tiles, 0, Reducer::kSum, needs}, tiles_[entry],
-                          {makers_[entry]}, graph_.shapes[entry], graph_.dtypes[entry],
+                          makers_[entry], graph_.shapes[entry], graph_.dtypes[entry],
                           regions.InputElements(slot, tiles)};
     const bool is_tile = !region.zeros && BoxAt(tiles, digits_) == region.box;
     const bool fetches = reader->takes_part && !region.zeros && !is_tile;
@@ -206,8 +204,9 @@ class Builder {
     step.takes_part = takes_part;
     step.shapes = {region.Extents()};
     step.dtypes = {request.dtype};
-    step.after = request.after;
+    step.after = {request.source.step};
     step.held = request.held;
+    step.source = request.source;
     step.received_bytes = request.elements * DtypeBytes(request.dtype);
     if (takes_part) {
       step.spec = PlanStage(request.stage, worker_, region, WholeBox(request.shape));
@@ -256,33 +255,33 @@ class Builder {
     const OutputReduction reduction = ReductionOf(graph_, table_, plan_, node, index);
     const StepSet reduces = regions.Reduces(index);
     tiles_[entry] = made;
-    makers_[entry] = made.step;
+    makers_[entry] = made;
     if (reduces == 0 && IsSame(produced, tiles)) return;
     const std::string name =
         graph_.nodes[node].name + "/out" + std::to_string(index);
     const ArrayId held = part.active ? made : ArrayId{};
     const OutputWay way = regions.CheapestWay(index, tiles);
     const Box tile = BoxAt(tiles, digits_);
-    Request request{name, {produced, reduces, reduction.reduce, tiles}, held, {made.step},
+    Request request{name, {produced, reduces, reduction.reduce, tiles}, held, made,
                     graph_.shapes[entry], graph_.dtypes[entry], way.elements};
     try {
       if (way.splits.empty()) {
         const bool is_tile =
             reduces == 0 && part.active && part.outputs[index] == tile;
         const int fetch = AddFetch(request, tile, !is_tile);
-        makers_[entry] = fetch;
+        makers_[entry] = {fetch, 0};
         if (!is_tile) tiles_[entry] = {fetch, 0};
         return;
       }
       const GroupBoxes pieces = Pieces(tiles, way.splits);
       const int64_t gathered = tiles.volume - pieces.volume;
       Request first{name + "/piece", {produced, reduces, reduction.reduce, pieces}, held,
-                    {made.step}, request.shape, request.dtype, way.elements - gathered};
+                    made, request.shape, request.dtype, way.elements - gathered};
       const int piece = AddFetch(first, BoxAt(pieces, digits_), true);
-      Request second{name, {pieces, 0, Reducer::kSum, tiles}, {piece, 0}, {piece},
+      Request second{name, {pieces, 0, Reducer::kSum, tiles}, {piece, 0}, {piece, 0},
                      request.shape, request.dtype, gathered};
       tiles_[entry] = {AddFetch(second, tile, true), 0};
-      makers_[entry] = tiles_[entry].step;
+      makers_[entry] = tiles_[entry];
     } catch (const FetchGap& gap) {
       throw UserError(Blame::kTable,
                       "node " + graph_.nodes[node].name + " (" +
@@ -300,11 +299,12 @@ class Builder {
     const GroupBoxes& held = *tile_boxes_[entry];
     const GroupBoxes& needs = *tile_boxes_[like];
     if (IsSame(held, needs)) {
-      program_.heads.push_back({head.role, tiles_[entry], makers_[entry]});
+      program_.heads.push_back({head.role, tiles_[entry], makers_[entry].step,
+                                graph_.shapes[entry], plan_.tensor_cuts[like]});
       return;
     }
     const Request request{"head/" + head.role, {held, 0, Reducer::kSum, needs},
-                          tiles_[entry], {makers_[entry]}, graph_.shapes[entry],
+                          tiles_[entry], makers_[entry], graph_.shapes[entry],
                           graph_.dtypes[entry],
                           needs.volume - SumOverlap(needs, held)};
     const Box box = BoxAt(needs, digits_);
@@ -312,7 +312,8 @@ class Builder {
     const int fetch = AddFetch(request, box, !is_tile);
     SetKey(entry, needs, {}, "0", fetch);
     program_.heads.push_back(
-        {head.role, is_tile ? tiles_[entry] : ArrayId{fetch, 0}, fetch});
+        {head.role, is_tile ? tiles_[entry] : ArrayId{fetch, 0}, fetch,
+         graph_.shapes[entry], plan_.tensor_cuts[like]});
   }
 
   const Graph& graph_;
@@ -322,7 +323,7 @@ class Builder {
   const std::vector<int> digits_;
   std::vector<ArrayId> tiles_;                 // [entry]: this worker's
   std::vector<const GroupBoxes*> tile_boxes_;  // [entry]
-  std::vector<int> makers_;  // [entry]: the step that makes tiles on some worker
+  std::vector<ArrayId> makers_;  // [entry]: where the last worker gets its tile
   std::map<std::pair<Shape, std::vector<int>>, GroupBoxes> known_tiles_;
   std::map<std::string, int> region_numbers_;
   WorkerProgram program_;

@@ -10,7 +10,7 @@
 // may take no part in a step. A fetch is the moment before an operator, or after it, so
 // what others read of a worker's tile at a fetch mirrors what the worker reads of theirs.
 //
-// Input:      a training graph, its strategy table, and a plan for it without routes.
+// Input:      a training graph, its strategy table, and a plan for it.
 // Output:     the worker's steps in memory_order.h's order of the serial graph.
 // Invariants: an owner sends a reader at most one piece for each fetch. The bytes fetched
 //             are those that the plan's cost counts (passes/search/cost.h), less those of
@@ -20,7 +20,7 @@
 // Position:   after search, which makes the plan.
 // Complexity: O(n * (w + d) * r) for n nodes and tensors of rank r, if at most w workers
 //             exchange pieces of a tensor, and a dimension has at most d intervals.
-// Not handled: routes, which are for one machine.
+// Not handled: routes, which are for one machine: workers fetch directly.
 #ifndef TOFU_PASSES_DIVIDE_WORKER_PROGRAM_H_
 #define TOFU_PASSES_DIVIDE_WORKER_PROGRAM_H_
 
@@ -86,11 +86,12 @@ struct ProgramStep {
   std::vector<ArrayId> inputs;
   std::vector<Shape> shapes;  // of the outputs
   std::vector<int> dtypes;
-  std::vector<int> after;  // the steps that make what any worker reads here
+  std::vector<int> after;  // the steps that make what any worker reads here, but constants
 
   // Of fetches.
   FetchSpec spec;  // a kFill piece comes first, and fills the whole region
   ArrayId held;    // the array of which others read pieces
+  ArrayId source;  // the same array as another worker may have it
   std::vector<SentPiece> sent;
   int64_t received_bytes = 0;  // by all workers
   std::vector<SenderPattern> pattern;
@@ -101,6 +102,8 @@ struct ProgramHead {
   std::string role;
   ArrayId array;
   int made_by = 0;  // the step that makes it on some worker
+  Shape shape;      // of the whole tensor
+  std::vector<int> cuts;  // of its tiles, by step
 };
 
 struct WorkerProgram {
