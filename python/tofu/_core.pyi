@@ -416,6 +416,97 @@ class Partitioned:
     @property
     def bytes_per_worker(self) -> list[int]: ...
 
+class ProgramStep:
+    """A step of a worker's program.
+
+    Attributes:
+        kind: "variable", "run", "constant" or "fetch".
+        name: the operator's or variable's, or "fc/in0", "fc/out0", "head/gradient:w" of a fetch.
+        node: number of the operator in the training graph; -1: zeros.
+        takes_part: whether this worker makes the outputs.
+        attrs: the attributes of the operator's part.
+        inputs: (step, output) of the arrays that it reads.
+        outputs: shape and type flag of each output.
+        after: the steps that make what any worker reads here.
+        pieces: of a fetch: (worker, or -1 for the fill; term; begin in the worker's array; begin in
+            the region; extents).
+        reduction: how terms combine: "sum", "max", "min" or "prod".
+        terms: their number.
+        fill: the value of elements outside the tensor.
+        held: the array of which others read pieces; step -1 if this worker has none.
+        source: the same array on workers that make it last.
+        sent: (reader, begin in the array, extents) of each piece that another worker reads.
+        received_bytes: bytes that all workers of a fetch receive.
+        pattern: for a reader in the middle of the plan's digits: (steps, as bits, at which the
+            senders' digits differ from its own; number of such senders).
+    """
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def node(self) -> int: ...
+    @property
+    def takes_part(self) -> bool: ...
+    @property
+    def attrs(self) -> dict[str, str]: ...
+    @property
+    def inputs(self) -> list[tuple[int, int]]: ...
+    @property
+    def outputs(self) -> list[tuple[_Shape, int]]: ...
+    @property
+    def after(self) -> list[int]: ...
+    @property
+    def pieces(self) -> list[tuple[int, int, _Shape, _Shape, _Shape]]: ...
+    @property
+    def reduction(self) -> str: ...
+    @property
+    def terms(self) -> int: ...
+    @property
+    def fill(self) -> str: ...
+    @property
+    def held(self) -> tuple[int, int]: ...
+    @property
+    def source(self) -> tuple[int, int]: ...
+    @property
+    def sent(self) -> list[tuple[int, _Shape, _Shape]]: ...
+    @property
+    def received_bytes(self) -> int: ...
+    @property
+    def pattern(self) -> list[tuple[int, int]]: ...
+
+class WorkerProgram:
+    """The program of one worker.
+
+    Attributes:
+        worker: the worker.
+        steps: in the order in which they run.
+        heads: (role, array, step that makes it on some worker, whole shape, cuts by step).
+        fetched_bytes: bytes that all workers fetch in a step.
+        shared_bytes: bytes of the plan that shared regions and constants save.
+    """
+
+    @property
+    def worker(self) -> int: ...
+    @property
+    def steps(self) -> list[ProgramStep]: ...
+    @property
+    def heads(self) -> list[tuple[str, tuple[int, int], int, _Shape, list[int]]]: ...
+    @property
+    def fetched_bytes(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
+
+def worker_program(plan: Plan, worker: int, *, spare_bytes: int = 0) -> WorkerProgram:
+    """Generate the program of one worker of a plan.
+
+    Args:
+        plan: the plan.
+        worker: the worker's number.
+        spare_bytes: bytes by which a worker's peak may grow for regions that it keeps.
+    """
+
 def partition(
     plan: Plan,
     *,

@@ -67,11 +67,11 @@ inline auto OnPass(const PassFunction& function) {
   };
 }
 
-void BindGraph(pybind11::module_* module);   // Graph, Node, StrategyTable
-void BindPlan(pybind11::module_* module);    // Plan, plan
-void BindStep(pybind11::module_* module);    // Partitioned, TrainingStep
+void BindGraph(pybind11::module_* module);    // Graph, Node, StrategyTable
+void BindPlan(pybind11::module_* module);     // Plan, plan
+void BindStep(pybind11::module_* module);     // Partitioned, TrainingStep
 void BindProgram(pybind11::module_* module);  // WorkerProgram
-void BindMemory(pybind11::module_* module);  // OperatorUses, executor_memory
+void BindMemory(pybind11::module_* module);   // OperatorUses, executor_memory
 void BindRecompute(pybind11::module_* module);
 void BindSimulate(pybind11::module_* module);  // Machine, OperatorCalls, simulate
 void BindKernels(pybind11::module_* module);   // the CUDA kernels of MultiFetch

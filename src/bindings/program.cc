@@ -19,8 +19,8 @@ using Kind = ProgramStep::Kind;
 std::shared_ptr<WorkerProgram> Program(const TablePlan& plan, int worker,
                                        int64_t spare_bytes) {
   const Interruptible interruptible;
-  return std::make_shared<WorkerProgram>(MakeWorkerProgram(
-      plan.graph(), plan.strategies(), plan.plan, worker, spare_bytes));
+  return std::make_shared<WorkerProgram>(
+      MakeWorkerProgram(plan.graph(), plan.strategies(), plan.plan, worker, spare_bytes));
 }
 
 std::string KindName(const ProgramStep& step) {
@@ -110,7 +110,7 @@ py::list Heads(const WorkerProgram& program) {
   py::list heads;
   for (const ProgramHead& head : program.heads) {
     heads.append(py::make_tuple(head.role, Array(head.array), head.made_by,
-                                 ShapeTuple(head.shape), head.cuts));
+                                ShapeTuple(head.shape), head.cuts));
   }
   return heads;
 }
@@ -140,9 +140,7 @@ void BindProgram(py::module_* module) {
       .def_property_readonly("terms",
                              [](const ProgramStep& step) { return step.spec.num_terms; })
       .def_property_readonly("fill",
-                             [](const ProgramStep& step) {
-                               return step.spec.fill;
-                             })
+                             [](const ProgramStep& step) { return step.spec.fill; })
       .def_property_readonly("held",
                              [](const ProgramStep& step) { return Array(step.held); })
       .def_property_readonly("source",

@@ -257,11 +257,8 @@ class Transfers:
             self.sends[reader] = alike[content]
 
     @classmethod
-    def between(cls, regions: Sequence[Region], worker: int, workers: int = 0) -> Transfers:
-        """One worker's part, from the regions of all workers.
-
-        workers: the number of workers; 0: it is not asked whether the exchange is crowded.
-        """
+    def between(cls, regions: Sequence[Region], worker: int, workers: int) -> Transfers:
+        """One worker's part, from the regions of all `workers` workers."""
         pairs: dict[tuple[int, int], int] = {}
         sent = []
         for region in regions:
@@ -321,6 +318,10 @@ class Exchange:
         self._rank = mesh.get_rank()
         self.worker = self._ranks.index(self._rank)
         self.received_bytes = 0
+
+    def part_in(self, regions: Sequence[Region]) -> Transfers:
+        """This worker's part in an exchange, from the regions of all workers."""
+        return Transfers.between(regions, self.worker, len(self._ranks))
 
     def run(self, transfers: Transfers, tiles: Tiles) -> None:
         """Add a worker's regions to its tiles; all ranks must call this in the same order."""
@@ -411,12 +412,16 @@ class Exchange:
             if result is None:
                 result = value
             elif is_own:
-                combine(result, value, out=result)
+                self._combine_into(result, value, region.reduction)
             else:
                 result, is_own = combine(result, value), True
         if result is None:
             result = self._empty(region, ())
         return region.as_read(result.contiguous())
+
+    def _combine_into(self, result: Any, value: Any, reduction: str) -> None:
+        """Combine a further term with a result, in place."""
+        _COMBINE[reduction](result, value, out=result)
 
     def _term(
         self,

@@ -163,9 +163,9 @@ class RankGraph:
         step = self._steps[number]
         ((shape, flag),) = step.outputs
         pieces = tuple(
-            Piece(source, step.held if source == self._worker else None, *rest)
-            for source, *rest in step.pieces
-            if source == FILL or 0 not in rest[-1]
+            Piece(owner, step.held if owner == self._worker else None, term, start, to, extents)
+            for owner, term, start, to, extents in step.pieces
+            if owner == FILL or 0 not in extents
         )
         dtype = getattr(torch, NAMES[flag])
         return Region(

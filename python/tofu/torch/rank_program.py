@@ -195,8 +195,7 @@ class Program:
             regions_between(source, target, k, k + 1, dtype, sizes)
             for k, dtype, source, target in key
         )
-        every_region = [region for regions in every for region in regions]
-        return Transfers.between(every_region, self.worker, self.mesh.size())
+        return self.edges.part_in([region for regions in every for region in regions])
 
     # --- Running ------------------------------------------------------------------------
 
@@ -251,9 +250,9 @@ class Program:
             tiles[tile] = value
             del value
         for name, value in tangents.items():
-            tile = self.graph.variables[name].tile
-            if tile is not None:
-                tiles[tile] = value
+            own = self.graph.variables[name].tile
+            if own is not None:
+                tiles[own] = value
         self._run_all(self.backward_steps, tiles)
         return {name: self._tile(tiles, each) for name, each in self.graph.gradients.items()}
 
@@ -411,9 +410,7 @@ class Program:
             size = -(-group.received_bytes // self.mesh.size())
             last = ready + 1 if not size and "/out" in name else len(calls)
             messages = group.senders or frozenset([(-1, 0)])
-            tasks[name] = Task(
-                name, size, ready, min(due.get(name, last), last), after, messages
-            )
+            tasks[name] = Task(name, size, ready, min(due.get(name, last), last), after, messages)
         return list(tasks.values())
 
     def _call(self, instance: Instance) -> Call:

@@ -16,8 +16,7 @@ std::vector<int> PartsOf(const GroupBoxes& boxes) {
 
 // The digits that a holder and its readers have in common.
 std::vector<int> CommonDigits(const Stage& stage, std::vector<int> digits) {
-  const StepSet free =
-      StepsOf(stage.holders) | stage.holders.first_only | stage.reduces;
+  const StepSet free = StepsOf(stage.holders) | stage.holders.first_only | stage.reduces;
   for (size_t step = 0; step < digits.size(); ++step) {
     if (HasStep(free, step)) digits[step] = kAnyDigit;
   }
@@ -59,7 +58,8 @@ void CheckCovers(const FetchSpec& spec, const Box& inside) {
   }
   for (int64_t volume : volumes) {
     if (volume < inside.Volume()) throw FetchGap(inside);
-    TOFU_CHECK(volume == inside.Volume()) << "holders of " << BoxText(inside) << " overlap";
+    TOFU_CHECK(volume == inside.Volume())
+        << "holders of " << BoxText(inside) << " overlap";
   }
 }
 

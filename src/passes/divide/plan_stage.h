@@ -28,8 +28,7 @@ struct Stage {
 };
 
 // `region`: the worker's, which may reach outside the tensor.
-FetchSpec PlanStage(const Stage& stage, int worker, const Box& region,
-                    const Box& tensor);
+FetchSpec PlanStage(const Stage& stage, int worker, const Box& region, const Box& tensor);
 
 std::vector<SentPiece> PlanSent(const Stage& stage, int worker);
 

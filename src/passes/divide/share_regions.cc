@@ -103,8 +103,7 @@ class Sharer {
     const ProgramStep& s = steps_[step];
     if (!in_place_[step] || s.shapes.size() != 1) return false;
     return std::any_of(s.inputs.begin(), s.inputs.end(), [&](ArrayId input) {
-      return input.step >= 0 &&
-             steps_[input.step].kind != ProgramStep::Kind::kVariable &&
+      return input.step >= 0 && steps_[input.step].kind != ProgramStep::Kind::kVariable &&
              lives_[input.step][input.output].end == step &&
              Bytes(input.step, input.output) == bytes;
     });
@@ -119,7 +118,8 @@ class Sharer {
     std::map<std::pair<int, FetchKey>, int> last;
     for (int step = 0; step < size(); ++step) {
       const ProgramStep& s = steps_[step];
-      if (s.kind != ProgramStep::Kind::kFetch || s.key.entry < 0 || !s.takes_part) continue;
+      if (s.kind != ProgramStep::Kind::kFetch || s.key.entry < 0 || !s.takes_part)
+        continue;
       const auto [found, is_new] = last.emplace(std::make_pair(Half(step), s.key), step);
       if (is_new) continue;
       const int earlier = std::exchange(found->second, step);
@@ -164,8 +164,8 @@ std::vector<bool> NeededSteps(const std::vector<int>& heads,
 
 }  // namespace
 
-std::vector<int> ShareRegions(const WorkerProgram& first, const std::vector<bool>& in_place,
-                              int64_t spare_bytes) {
+std::vector<int> ShareRegions(const WorkerProgram& first,
+                              const std::vector<bool>& in_place, int64_t spare_bytes) {
   return Sharer(first, in_place, spare_bytes).Run();
 }
 
@@ -193,10 +193,12 @@ void RemoveSteps(const std::vector<int>& replaced, WorkerProgram* program) {
   std::vector<ProgramStep> steps;
   for (size_t step = 0; step < program->steps.size(); ++step) {
     ProgramStep& moved = program->steps[step];
-    if (replaced[step] >= 0) program->shared_bytes += moved.received_bytes;
     const bool is_variable = moved.kind == ProgramStep::Kind::kVariable;
     const bool is_constant = moved.kind == ProgramStep::Kind::kConstant;
-    if (!needed[step] && !is_variable && !is_constant) continue;
+    if (!needed[step] && !is_variable && !is_constant) {
+      program->shared_bytes += moved.received_bytes;
+      continue;
+    }
     numbers[step] = static_cast<int>(steps.size());
     const auto renumber = [&](ArrayId* array) {
       if (array->step >= 0) array->step = numbers[array->step];

@@ -23,8 +23,8 @@
 
 namespace tofu {
 
-std::vector<int> ShareRegions(const WorkerProgram& first, const std::vector<bool>& in_place,
-                              int64_t spare_bytes);
+std::vector<int> ShareRegions(const WorkerProgram& first,
+                              const std::vector<bool>& in_place, int64_t spare_bytes);
 
 // Removes the steps that have been replaced, and those that no head needs.
 void RemoveSteps(const std::vector<int>& replaced, WorkerProgram* program);

@@ -54,7 +54,7 @@ struct Request {
   Stage stage;
   ArrayId held;    // this worker's, of the boxes that are held
   ArrayId source;  // the same array on the workers that make it last
-  Shape shape;             // of the whole tensor
+  Shape shape;     // of the whole tensor
   int dtype = 0;
   int64_t elements = 0;  // fetched by all workers
 };
@@ -168,11 +168,17 @@ class Builder {
     }
     if (!is_padded && region.box.Volume() > 0 && !region.zeros &&
         IsConstantAlong(graph_, table_, input, DividedDims(needs))) {
+      program_.shared_bytes +=
+          regions.InputElements(slot, tiles) * DtypeBytes(graph_.dtypes[entry]);
       reader->inputs.push_back(Constant(input, region.box, name));
       return;
     }
-    const Request request{name, {tiles, 0, Reducer::kSum, needs}, tiles_[entry],
-                          makers_[entry], graph_.shapes[entry], graph_.dtypes[entry],
+    const Request request{name,
+                          {tiles, 0, Reducer::kSum, needs},
+                          tiles_[entry],
+                          makers_[entry],
+                          graph_.shapes[entry],
+                          graph_.dtypes[entry],
                           regions.InputElements(slot, tiles)};
     const bool is_tile = !region.zeros && BoxAt(tiles, digits_) == region.box;
     const bool fetches = reader->takes_part && !region.zeros && !is_tile;
@@ -191,8 +197,8 @@ class Builder {
   void SetKey(int entry, const GroupBoxes& needs, const Box& padded,
               const std::string& fill, int fetch) {
     if (padded.rank() > 0) return;  // few operators read the same padded region
-    const auto [found, is_new] =
-        region_numbers_.try_emplace(TextOf(needs), static_cast<int>(region_numbers_.size()));
+    const auto [found, is_new] = region_numbers_.try_emplace(
+        TextOf(needs), static_cast<int>(region_numbers_.size()));
     program_.steps[fetch].key = {entry, found->second, fill};
   }
 
@@ -257,17 +263,20 @@ class Builder {
     tiles_[entry] = made;
     makers_[entry] = made;
     if (reduces == 0 && IsSame(produced, tiles)) return;
-    const std::string name =
-        graph_.nodes[node].name + "/out" + std::to_string(index);
+    const std::string name = graph_.nodes[node].name + "/out" + std::to_string(index);
     const ArrayId held = part.active ? made : ArrayId{};
     const OutputWay way = regions.CheapestWay(index, tiles);
     const Box tile = BoxAt(tiles, digits_);
-    Request request{name, {produced, reduces, reduction.reduce, tiles}, held, made,
-                    graph_.shapes[entry], graph_.dtypes[entry], way.elements};
+    Request request{name,
+                    {produced, reduces, reduction.reduce, tiles},
+                    held,
+                    made,
+                    graph_.shapes[entry],
+                    graph_.dtypes[entry],
+                    way.elements};
     try {
       if (way.splits.empty()) {
-        const bool is_tile =
-            reduces == 0 && part.active && part.outputs[index] == tile;
+        const bool is_tile = reduces == 0 && part.active && part.outputs[index] == tile;
         const int fetch = AddFetch(request, tile, !is_tile);
         makers_[entry] = {fetch, 0};
         if (!is_tile) tiles_[entry] = {fetch, 0};
@@ -275,11 +284,18 @@ class Builder {
       }
       const GroupBoxes pieces = Pieces(tiles, way.splits);
       const int64_t gathered = tiles.volume - pieces.volume;
-      Request first{name + "/piece", {produced, reduces, reduction.reduce, pieces}, held,
-                    made, request.shape, request.dtype, way.elements - gathered};
+      Request first{name + "/piece",
+                    {produced, reduces, reduction.reduce, pieces},
+                    held,
+                    made,
+                    request.shape,
+                    request.dtype,
+                    way.elements - gathered};
       const int piece = AddFetch(first, BoxAt(pieces, digits_), true);
-      Request second{name, {pieces, 0, Reducer::kSum, tiles}, {piece, 0}, {piece, 0},
-                     request.shape, request.dtype, gathered};
+      Request second{name,          {pieces, 0, Reducer::kSum, tiles},
+                     {piece, 0},    {piece, 0},
+                     request.shape, request.dtype,
+                     gathered};
       tiles_[entry] = {AddFetch(second, tile, true), 0};
       makers_[entry] = tiles_[entry];
     } catch (const FetchGap& gap) {
@@ -303,17 +319,19 @@ class Builder {
                                 graph_.shapes[entry], plan_.tensor_cuts[like]});
       return;
     }
-    const Request request{"head/" + head.role, {held, 0, Reducer::kSum, needs},
-                          tiles_[entry], makers_[entry], graph_.shapes[entry],
+    const Request request{"head/" + head.role,
+                          {held, 0, Reducer::kSum, needs},
+                          tiles_[entry],
+                          makers_[entry],
+                          graph_.shapes[entry],
                           graph_.dtypes[entry],
                           needs.volume - SumOverlap(needs, held)};
     const Box box = BoxAt(needs, digits_);
     const bool is_tile = box == BoxAt(held, digits_);
     const int fetch = AddFetch(request, box, !is_tile);
     SetKey(entry, needs, {}, "0", fetch);
-    program_.heads.push_back(
-        {head.role, is_tile ? tiles_[entry] : ArrayId{fetch, 0}, fetch,
-         graph_.shapes[entry], plan_.tensor_cuts[like]});
+    program_.heads.push_back({head.role, is_tile ? tiles_[entry] : ArrayId{fetch, 0},
+                              fetch, graph_.shapes[entry], plan_.tensor_cuts[like]});
   }
 
   const Graph& graph_;
@@ -338,8 +356,7 @@ WorkerProgram MakeWorkerProgram(const Graph& graph, const StrategyTable& table,
       worker == 0 ? program : Builder(graph, table, plan, 0).Run();
   std::vector<bool> in_place;
   for (const ProgramStep& step : first.steps) {
-    const StrategyRow* row =
-        step.kind == Kind::kRun ? table.row(step.node) : nullptr;
+    const StrategyRow* row = step.kind == Kind::kRun ? table.row(step.node) : nullptr;
     in_place.push_back(row != nullptr && row->elementwise);
   }
   // Constants are the worker's own, so steps are matched by their names.

@@ -71,7 +71,8 @@ struct FetchKey {
   std::string fill;
 
   bool operator<(const FetchKey& other) const {
-    return std::tie(entry, region, fill) < std::tie(other.entry, other.region, other.fill);
+    return std::tie(entry, region, fill) <
+           std::tie(other.entry, other.region, other.fill);
   }
 };
 
@@ -79,14 +80,15 @@ struct ProgramStep {
   enum class Kind { kVariable, kRun, kConstant, kFetch };
 
   Kind kind = Kind::kRun;
-  std::string name;         // the node's, or "<node>/in0", "<node>/out0", "head/<role>"
-  int node = -1;            // of the serial graph; a constant's operator, -1: zeros
-  bool takes_part = true;   // whether this worker makes the outputs
-  Attrs attrs;              // of an operator's part
+  std::string name;        // the node's, or "<node>/in0", "<node>/out0", "head/<role>"
+  int node = -1;           // of the serial graph; a constant's operator, -1: zeros
+  bool takes_part = true;  // whether this worker makes the outputs
+  Attrs attrs;             // of an operator's part
   std::vector<ArrayId> inputs;
   std::vector<Shape> shapes;  // of the outputs
   std::vector<int> dtypes;
-  std::vector<int> after;  // the steps that make what any worker reads here, but constants
+  std::vector<int>
+      after;  // the steps that make what any worker reads here, but constants
 
   // Of fetches.
   FetchSpec spec;  // a kFill piece comes first, and fills the whole region
@@ -101,8 +103,8 @@ struct ProgramStep {
 struct ProgramHead {
   std::string role;
   ArrayId array;
-  int made_by = 0;  // the step that makes it on some worker
-  Shape shape;      // of the whole tensor
+  int made_by = 0;        // the step that makes it on some worker
+  Shape shape;            // of the whole tensor
   std::vector<int> cuts;  // of its tiles, by step
 };
 
@@ -110,7 +112,7 @@ struct WorkerProgram {
   int worker = 0;
   std::vector<ProgramStep> steps;
   std::vector<ProgramHead> heads;
-  int64_t shared_bytes = 0;  // that all workers do not fetch again
+  int64_t shared_bytes = 0;  // of the plan's, saved by shared regions and constants
 };
 
 // `spare_bytes`: the bytes by which a worker's peak may grow for regions that it keeps

@@ -149,9 +149,9 @@ class Pass:
     def call(self, name: str, *reads: str, exchanged: bool = False) -> None:
         """Add a call that reads the tiles of other calls' outputs, after an exchange or not."""
         own = {f"{read}/out0" if f"{read}/out0" in self.fetches else read for read in reads}
-        self.calls.append(Group(name, {0: 0}, own))
+        self.calls.append(Group(name, 0, own))
         if exchanged:
-            self.fetches[f"{name}/out0"] = Group(f"{name}/out0", {0: 0}, {name}, 8)
+            self.fetches[f"{name}/out0"] = Group(f"{name}/out0", 0, {name}, 8)
 
     def arranged(self, window: int = 48) -> list[str]:
         """The names of the calls in their new order."""
@@ -215,8 +215,8 @@ def test_a_module_needs_fewer_exchanges(four_ranks, monkeypatch) -> None:
 
 def test_late_calls_overtake_no_others() -> None:
     names = ("a", "far", "b", "again")
-    calls = [Group(name, {0: k}, set(), 0) for k, name in enumerate(names)]
-    fetches = {"fetch": Group("fetch", {0: 9}, {"a"}, 8)}
+    calls = [Group(name, k, set(), 0) for k, name in enumerate(names)]
+    fetches = {"fetch": Group("fetch", 9, {"a"}, 8)}
     calls[1].reads, calls[2].reads, calls[3].reads = {"fetch"}, {"a"}, {"a"}
     assert [call.name for call in arranged(calls, fetches)] == ["a", "b", "again", "far"]
     kept = arranged(calls, fetches, late={"again"})

@@ -18,7 +18,7 @@ from torch.distributed.tensor import distribute_tensor
 import tofu.torch
 from tofu.boxes import Box, piece
 from tofu.plans import SearchOptions
-from tofu.torch.exchange import COLLECTIVE_BYTES, FILL, Exchange, Piece, Region, Transfers
+from tofu.torch.exchange import COLLECTIVE_BYTES, FILL, Exchange, Piece, Region
 from tofu.torch.models import MODELS
 from tofu.torch.placements import WHOLE, Boxes, regions_between, tiles_of, to_dtensor
 from tofu.torch.rank_graph import RankGraph
@@ -52,9 +52,9 @@ def of(whole: Any, box: Box) -> Any:
 def test_ranks_fetch_what_the_search_counts(mode, mesh) -> None:
     model, inputs = MODELS["gpt"](torch.float32)
     plan = tofu.torch.plan(model, inputs, mesh=mesh, options=SearchOptions(mode=mode))
-    parted = plan.partitioned
-    assert parted.fetched_bytes + parted.shared_bytes == plan.bytes
-    assert plan.details.fetched_bytes == parted.fetched_bytes
+    program = plan.program(0)
+    assert program.fetched_bytes + program.shared_bytes == plan.bytes
+    assert plan.details.fetched_bytes == program.fetched_bytes
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def every_move(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
         tiles = {0: of(whole, source[exchange.worker]).clone()}
         before = tiles[0].clone()
         regions = regions_between(source, target, 0, 1, dtype, sizes)
-        exchange.run(Transfers(regions, exchange.worker), tiles)
+        exchange.run(exchange.part_in(regions), tiles)
         assert torch.equal(tiles[1], of(whole, target[exchange.worker])), (source, target)
         assert torch.equal(tiles[0], before), (source, target)
         count += sum(r.received_bytes for r in regions if r.worker == exchange.worker)
@@ -119,13 +119,13 @@ def every_order() -> None:
         ]
         for tile in (own.clone(), own.t().contiguous().t()):
             tiles = {0: tile}
-            exchange.run(Transfers(regions, exchange.worker), tiles)
+            exchange.run(exchange.part_in(regions), tiles)
             assert torch.equal(tiles[1], of(whole, target[exchange.worker])), (source, target)
             assert tiles[1].t().is_contiguous()
     terms = tuple(Piece(k, "own", k, (0, 0), (0, 0), SHAPE) for k in range(4))
     regions = [Region(w, "sum", SHAPE, whole.dtype, terms, terms=4, order=(1, 0)) for w in range(4)]
     tiles = {"own": whole + exchange.worker}
-    exchange.run(Transfers(regions, exchange.worker), tiles)
+    exchange.run(exchange.part_in(regions), tiles)
     assert torch.equal(tiles["sum"], 4 * whole + 6) and tiles["sum"].t().is_contiguous()
 
 
@@ -136,11 +136,10 @@ def test_regions_keep_the_order_of_memory() -> None:
 def test_transposed_weights_are_not_transposed_on_the_way() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
     data = torch.randn(256, 8)  # so large that weights are gathered
-    graph = RankGraph(tofu.torch.plan(model, (data,), mesh=(4,)))
-    regions = {name: graph.regions(group) for name, group in graph.fetches.items()}
-    weights = regions["0.addmm/in2/fetch"] + regions["2.addmm/in2/fetch"]
-    assert all(region.order == (1, 0) for region in weights)
-    assert not any(region.order for region in regions["0.mm_backward/out0/fetch"])
+    graph = RankGraph(tofu.torch.plan(model, (data,), mesh=(4,)), 1)
+    orders = {name: graph.region(group).order for name, group in graph.fetches.items()}
+    assert orders["0.addmm/in2"] == orders["2.addmm/in2"] == (1, 0)
+    assert orders["0.mm_backward/out0"] == ()
 
 
 def every_reduction() -> None:
@@ -156,7 +155,7 @@ def every_reduction() -> None:
         pieces = tuple(Piece(k, "term", k, (0, 0), (0, 0), (3, 2)) for k in range(3))
         regions = [Region(w, "made", (3, 2), torch.float32, pieces, kind, 3) for w in range(3)]
         tiles = {"term": terms[exchange.worker]}
-        exchange.run(Transfers(regions, exchange.worker), tiles)
+        exchange.run(exchange.part_in(regions), tiles)
         assert torch.equal(tiles["made"], value), kind
 
 
@@ -181,7 +180,7 @@ def halo() -> None:
         regions.append(Region(worker, "made", shape, torch.float32, tuple(pieces), fill=-1.0))
     low, high = rows[exchange.worker]
     tiles = {"tile": whole[low:high]}
-    exchange.run(Transfers(regions, exchange.worker), tiles)
+    exchange.run(exchange.part_in(regions), tiles)
     padded = torch.cat([torch.full((1, 2), -1.0), whole, torch.full((1, 2), -1.0)])
     assert torch.equal(tiles["made"], padded[low : high + 2])
 
@@ -206,11 +205,11 @@ def move_together() -> None:
         regions += regions_between(source, target, 2 * k, 2 * k + 1, whole.dtype, sizes)
     apart = dict(tiles)
     with messages() as sent:
-        exchange.run(Transfers(regions, exchange.worker), tiles)
+        exchange.run(exchange.part_in(regions), tiles)
     assert max(sent.values()) == 1, sent
     for k in range(len(wholes)):
         own = [region for region in regions if region.tile == 2 * k + 1]
-        alone.run(Transfers(own, alone.worker), apart)
+        alone.run(alone.part_in(own), apart)
         made = tiles[2 * k + 1]
         assert made.dtype == apart[2 * k + 1].dtype and torch.equal(made, apart[2 * k + 1]), k
     assert exchange.received_bytes == alone.received_bytes > 0
@@ -229,7 +228,7 @@ def one_call(rows: int) -> None:
         regions.append(Region(w, "sum", (rows - 2, 3), own.dtype, terms, terms=3))
     tiles = {"own": own}
     with messages() as sent:
-        exchange.run(Transfers(regions, exchange.worker), tiles)
+        exchange.run(exchange.part_in(regions), tiles)
     size = rows * 3 * 4 + (rows - 2) * 3 * 4
     others = {k: 1 for k in range(3) if k != exchange.worker}
     assert sent == ({"all": 1} if size <= COLLECTIVE_BYTES else others)
@@ -253,7 +252,7 @@ def packed_once() -> None:
     regions = [Region(w, "both", (6, 2), torch.float32, tuple(pieces)) for w in (1, 2)]
     alone = (Piece(0, "a", 0, (0, 0), (0, 0), (3, 2)),)
     regions += [Region(w, "one", (3, 2), torch.float32, alone) for w in (1, 2)]
-    transfers = Transfers(regions, exchange.worker)
+    transfers = exchange.part_in(regions)
     made = {name: torch.randn(3, 2, generator=torch.Generator().manual_seed(1)) for name in "ab"}
     tiles = dict(made) if exchange.worker == 0 else {}
     pending = exchange.start(transfers, tiles)

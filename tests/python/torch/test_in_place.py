@@ -27,8 +27,9 @@ def call(function: Any, made: int, *reads: int, drops: tuple[int, ...] = ()) -> 
 
 def sends(tile: int) -> Start:
     """The start of an exchange in which this rank, 0, sends a tile to rank 1."""
-    pieces = (Piece(0, (tile, 0), 0, (0, 0), (0, 0), FORM[0]),)
-    return Start("", Transfers([Region(1, (9, 0), FORM[0], torch.float32, pieces)], 0))
+    piece = Piece(0, (tile, 0), 0, (0, 0), (0, 0), FORM[0])
+    region = Region(1, (9, 0), FORM[0], torch.float32, (piece,))
+    return Start("", Transfers([], [(1, piece, region)], 0))
 
 
 def functions(*steps: Any, forms: Any = None) -> list[Any]:

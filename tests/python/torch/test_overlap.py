@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 import tofu.torch
 from tofu.errors import ConnectionLostError
-from tofu.torch.exchange import Exchange, Piece, Region, Transfers
+from tofu.torch.exchange import Exchange, Piece, Region
 from tofu.torch.models import MODELS
 from tofu.torch.parallelize import program_of
 from tofu.torch.rank_program import Fetch, Program, Start
@@ -97,7 +97,7 @@ def ends_under_way(errors: str) -> None:
         os._exit(0)
     tiles = {"tile": torch.ones(4)}
     with pytest.raises(ConnectionLostError, match=r"rank 0: tiles of ranks 1 .* has ended"):
-        exchange.finish(exchange.start(Transfers(regions, exchange.worker), tiles), tiles)
+        exchange.finish(exchange.start(exchange.part_in(regions), tiles), tiles)
     with open(errors, "w", encoding="utf-8") as file:
         file.write("told")
     os._exit(0)  # no barrier: there is no other rank

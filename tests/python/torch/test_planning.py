@@ -71,10 +71,12 @@ def test_a_plan_that_was_read_runs_alike(name) -> None:
     again = read_plan(plan.to_json(), plan.traced, (2, 2), "file")
 
     def parts(graph: RankGraph) -> list[object]:
-        regions = [graph.regions(group) for group in graph.fetches.values()]
-        return [list(graph.calls.values()), list(graph.fetches.values()), regions]
+        fetches = graph.fetches.values()
+        moved = [(graph.region(group), graph.sent(group)) for group in fetches]
+        return [list(graph.calls.values()), list(fetches), moved]
 
-    assert parts(RankGraph(plan)) == parts(RankGraph(again))
+    for rank in range(4):
+        assert parts(RankGraph(plan, rank)) == parts(RankGraph(again, rank))
 
 
 def test_a_plan_for_another_mesh_is_rejected(planned) -> None:

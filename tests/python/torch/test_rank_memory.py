@@ -73,11 +73,11 @@ def test_memory_is_told_and_read_back() -> None:
     assert again.memory == plan.memory and again.serial_memory == plan.serial_memory
 
 
-def test_over_many_ranks_memory_is_an_estimate() -> None:
-    plan = planned("mlp", (3, 6))
-    assert plan.details.memory == "estimate" and "(a rank's is an estimate)" in plan.to_text()
-    assert sum(plan.memory.values()) < sum(plan.serial_memory.values())
-    assert plan.received_bytes == plan.bytes > 0
+def test_over_many_ranks_memory_is_counted_too() -> None:
+    few, many = planned("mlp", (2,)), planned("mlp", (3, 6))
+    assert many.details.memory == few.details.memory == "lives"
+    assert sum(many.memory.values()) < sum(few.memory.values())
+    assert many.received_bytes <= many.bytes
 
 
 class Measured(TorchDispatchMode):

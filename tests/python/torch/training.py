@@ -55,5 +55,5 @@ def compare(
     program = program_of(parts)
     received = torch.tensor([program.exchange.received_bytes])
     dist.all_reduce(received)
-    assert int(received) == steps * program.plan.partitioned.fetched_bytes
+    assert int(received) == steps * program.plan.details.fetched_bytes
     return int(received) / steps / program.plan.bytes

@@ -140,8 +140,8 @@ class SideBySide {
     graph.dtypes.insert(graph.dtypes.end(), step.dtypes.begin(), step.dtypes.end());
     IndexEntries(&graph);
     std::vector<Array> values = RunGraph(graph, inputs);
-    values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(
-                                                      step.inputs.size()));
+    values.erase(values.begin(),
+                 values.begin() + static_cast<std::ptrdiff_t>(step.inputs.size()));
     return values;
   }
 
@@ -175,9 +175,8 @@ class SideBySide {
   static void Copy(const FetchPiece& piece, const Array& source, Array* target) {
     const Array part = Crop(source, piece.from);
     size_t next = 0;
-    ForEachIndex(piece.to, [&](const Shape& index) {
-      target->at(index) = part.data[next++];
-    });
+    ForEachIndex(piece.to,
+                 [&](const Shape& index) { target->at(index) = part.data[next++]; });
   }
 
   const MockGraph& mock_;
@@ -250,10 +249,10 @@ TEST_P(WorkerProgramRandom, ComputesWhatTheSerialGraphDoes) {
       EXPECT_EQ(program.shared_bytes, first.shared_bytes);
       for (size_t h = 0; h < program.heads.size(); ++h) {
         const Array& expected = serial[mock.graph.entry_id(mock.graph.heads[h])];
-        ExpectClose(Crop(expected, HeadBox(mock, plan, h, program.worker)),
-                    all.Value(program.worker, program.heads[h].array),
-                    program.heads[h].role + " on worker " +
-                        std::to_string(program.worker));
+        ExpectClose(
+            Crop(expected, HeadBox(mock, plan, h, program.worker)),
+            all.Value(program.worker, program.heads[h].array),
+            program.heads[h].role + " on worker " + std::to_string(program.worker));
       }
     }
   }
