@@ -127,7 +127,7 @@ class RankGraph:
         self.variables = {
             self._names[number]: Tiled(
                 (number, 0) if (number, 0) in read else None,
-                boxes_of(self._shape_of(plan, number), self._cuts_of(plan, number), parts),
+                boxes_of(self._whole_shape(number), plan.cuts[Entry(self._names[number])], parts),
             )
             for number, kind in enumerate(self._kinds)
             if kind == "variable"
@@ -146,12 +146,9 @@ class RankGraph:
     def _group_name(self, number: int) -> str:
         return self._names[number] if self._kinds[number] in ("run", "fetch") else ""
 
-    def _shape_of(self, plan: TorchPlan, number: int) -> tuple[int, ...]:
+    def _whole_shape(self, number: int) -> tuple[int, ...]:
         shape: tuple[int, ...] = self._nodes[self._steps[number].node].outputs[0][0]
         return shape
-
-    def _cuts_of(self, plan: TorchPlan, number: int) -> tuple[int, ...]:
-        return plan.cuts[Entry(self._names[number])]
 
     @functools.cached_property
     def _numbers(self) -> dict[str, int]:

@@ -183,7 +183,8 @@ class Builder {
     const bool is_tile = !region.zeros && BoxAt(tiles, digits_) == region.box;
     const bool fetches = reader->takes_part && !region.zeros && !is_tile;
     const int fetch = AddFetch(request, region.box, fetches, region.fill);
-    SetKey(entry, needs, is_padded ? region.box : Box{}, region.fill, fetch);
+    // Few operators read the same padded region.
+    if (!is_padded) SetKey(entry, needs, region.fill, fetch);
     reader->after.push_back(fetch);
     if (region.zeros) {
       reader->inputs.push_back(Zeros(region.box.Extents(), graph_.dtypes[entry], name));
@@ -192,13 +193,10 @@ class Builder {
     }
   }
 
-  // Padded regions are alike if workers have the same regions of the tensor, and the
-  // first and last worker of these also outside.
-  void SetKey(int entry, const GroupBoxes& needs, const Box& padded,
-              const std::string& fill, int fetch) {
-    if (padded.rank() > 0) return;  // few operators read the same padded region
-    const auto [found, is_new] = region_numbers_.try_emplace(
-        TextOf(needs), static_cast<int>(region_numbers_.size()));
+  // Notes which regions of an entry's tiles a fetch assembles.
+  void SetKey(int entry, const GroupBoxes& needs, const std::string& fill, int fetch) {
+    const int next = static_cast<int>(region_numbers_.size());
+    const auto [found, is_new] = region_numbers_.try_emplace(TextOf(needs), next);
     program_.steps[fetch].key = {entry, found->second, fill};
   }
 
@@ -329,7 +327,7 @@ class Builder {
     const Box box = BoxAt(needs, digits_);
     const bool is_tile = box == BoxAt(held, digits_);
     const int fetch = AddFetch(request, box, !is_tile);
-    SetKey(entry, needs, {}, "0", fetch);
+    SetKey(entry, needs, "0", fetch);
     program_.heads.push_back({head.role, is_tile ? tiles_[entry] : ArrayId{fetch, 0},
                               fetch, graph_.shapes[entry], plan_.tensor_cuts[like]});
   }

@@ -64,10 +64,10 @@ struct SenderPattern {
   }
 };
 
-// Fetches with the same number, region and fill assemble equal regions on every worker.
+// Fetches of one key assemble equal regions on every worker.
 struct FetchKey {
   int entry = -1;  // whose tiles they read; -1: no other fetch is like it
-  int region = 0;
+  int region = 0;  // equal for equal boxes of all workers
   std::string fill;
 
   bool operator<(const FetchKey& other) const {
