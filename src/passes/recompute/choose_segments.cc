@@ -38,33 +38,58 @@ std::vector<int64_t> CrossingBytes(const ForwardRow& row) {
   return change;
 }
 
+// Every place, or the narrowest place of each of kMostCuts equal pieces of the row. Of
+// places that equally many bytes cross, the first one ends a layer sooner.
 std::vector<int> Cuts(const ForwardRow& row) {
-  const int end = static_cast<int>(row.operators.size());
-  std::vector<int> inner;
-  for (int place = 1; place < end; ++place) inner.push_back(place);
-  if (static_cast<int>(inner.size()) > kMostCuts) {
-    const std::vector<int64_t> crossing = CrossingBytes(row);
-    // Places that equally many bytes cross stay in order: the first one ends a layer
-    // sooner.
-    std::stable_sort(inner.begin(), inner.end(),
-                     [&](int a, int b) { return crossing[a] < crossing[b]; });
-    const int64_t most = crossing[inner[kMostCuts]];
-    std::vector<int> chosen;
-    std::vector<int> equal;
-    for (int place : inner) {
-      if (crossing[place] < most) chosen.push_back(place);
-      if (crossing[place] == most) equal.push_back(place);
-    }
-    // Takes the last cuts at even distances from the places that tie for them.
-    const size_t left = kMostCuts - chosen.size();
-    for (size_t i = 0; i < left; ++i) chosen.push_back(equal[i * equal.size() / left]);
-    inner = std::move(chosen);
-    std::sort(inner.begin(), inner.end());
+  const auto end = static_cast<int64_t>(row.operators.size());
+  const int64_t pieces = std::min<int64_t>(end - 1, kMostCuts);
+  const std::vector<int64_t> crossing = CrossingBytes(row);
+  std::vector<int> cuts = {0};
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const auto first = crossing.begin() + 1 + piece * (end - 1) / pieces;
+    const auto last = crossing.begin() + 1 + (piece + 1) * (end - 1) / pieces;
+    cuts.push_back(static_cast<int>(std::min_element(first, last) - crossing.begin()));
   }
-  inner.insert(inner.begin(), 0);
-  inner.push_back(end);
-  return inner;
+  cuts.push_back(static_cast<int>(end));
+  return cuts;
 }
+
+// Reads a segment's operators from its end to its begin.
+class Reading {
+ public:
+  Reading(const ForwardRow& row, int end, bool runs_again)
+      : row_(row),
+        end_(end),
+        runs_again_(runs_again),
+        is_read_(row.tensors.size(), false) {}
+
+  // Counts the operator before those that were read; true if it runs again.
+  bool Read(int op) {
+    const ForwardRow::Operator& o = row_.operators[op];
+    bool again = false;
+    for (int tensor : o.writes) {
+      const ForwardRow::Tensor& t = row_.tensors[tensor];
+      if (t.resident) continue;
+      const bool needed = t.saved || is_read_[tensor];
+      const bool kept = t.last_reader >= end_ || (needed && (!runs_again_ || o.fixed));
+      if (kept) needs.kept_bytes += t.bytes;
+      again = again || (needed && !kept);
+    }
+    if (!again) return false;
+    needs.cost += o.cost;
+    for (int tensor : o.writes) needs.again_bytes += row_.tensors[tensor].bytes;
+    for (int tensor : o.reads) is_read_[tensor] = true;
+    return true;
+  }
+
+  SegmentNeeds needs;
+
+ private:
+  const ForwardRow& row_;
+  const int end_;
+  const bool runs_again_;
+  std::vector<bool> is_read_;  // [tensor]: an operator that runs again reads it
+};
 
 // Keeps the choices that no other choice beats, by ascending bytes.
 void Thin(std::vector<Partial>* choices) {
@@ -89,9 +114,20 @@ class Chooser {
  public:
   explicit Chooser(const ForwardRow& row)
       : row_(row), cuts_(Cuts(row)), stretches_(cuts_.size()) {
-    for (size_t j = 1; j < cuts_.size(); ++j) {
-      for (size_t i = 0; i < j; ++i) stretches_[j].push_back(StretchOf(i, j));
+    for (size_t j = 1; j < cuts_.size(); ++j) stretches_[j] = StretchesBefore(j);
+  }
+
+  // The fewest bytes of any choice; `high` is enough for one.
+  int64_t FewestBytes(int64_t high) const {
+    for (int64_t low = 0; low < high;) {
+      const int64_t middle = low + (high - low) / 2;
+      if (IsEnough(middle)) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
     }
+    return high;
   }
 
   // The cheapest choice within a limit; empty if there is none.
@@ -118,14 +154,45 @@ class Chooser {
   }
 
  private:
-  Stretch StretchOf(size_t i, size_t j) const {
-    const Segment segment{cuts_[i], cuts_[j]};
-    const SegmentNeeds kept = NeedsOf(row_, segment, false);
-    const SegmentNeeds again = NeedsOf(row_, segment, true);
-    return {{kept.kept_bytes, again.kept_bytes},
-            again.again_bytes,
-            again.cost,
-            again.kept_bytes < kept.kept_bytes};
+  // [begin]: the stretches that end at cut j.
+  std::vector<Stretch> StretchesBefore(size_t j) const {
+    std::vector<Stretch> stretches(j);
+    Reading kept(row_, cuts_[j], false);
+    Reading again(row_, cuts_[j], true);
+    int op = cuts_[j];
+    for (size_t i = j; i-- > 0;) {
+      while (op > cuts_[i]) {
+        --op;
+        kept.Read(op);
+        again.Read(op);
+      }
+      const SegmentNeeds& needs = again.needs;
+      stretches[i] = {{kept.needs.kept_bytes, needs.kept_bytes},
+                      needs.again_bytes,
+                      needs.cost,
+                      needs.kept_bytes < kept.needs.kept_bytes};
+    }
+    return stretches;
+  }
+
+  // Whether a choice stays within a limit: F with its first pair alone.
+  bool IsEnough(int64_t limit_bytes) const {
+    constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+    std::vector<int64_t> kept(cuts_.size(), kNone);
+    kept[0] = 0;
+    for (size_t j = 1; j < cuts_.size(); ++j) {
+      for (size_t i = 0; i < j; ++i) {
+        if (kept[i] == kNone) continue;
+        const Stretch& stretch = stretches_[j][i];
+        for (const bool again : {false, true}) {
+          if (again && !stretch.helps) continue;
+          const int64_t stays = kept[i] + stretch.kept_bytes[again ? 1 : 0];
+          if (stays + (again ? stretch.again_bytes : 0) > limit_bytes) continue;
+          kept[j] = std::min(kept[j], stays);
+        }
+      }
+    }
+    return kept.back() != kNone;
   }
 
   void Extend(const Partial& before, size_t i, size_t choice, size_t j, bool again,
@@ -167,28 +234,12 @@ class Chooser {
 }  // namespace
 
 SegmentNeeds NeedsOf(const ForwardRow& row, Segment segment, bool runs_again) {
-  SegmentNeeds needs;
-  std::vector<bool> kept(row.tensors.size(), false);
-  std::vector<bool> is_read(row.tensors.size(), false);
+  Reading reading(row, segment.end, runs_again);
   for (int op = segment.end - 1; op >= segment.begin; --op) {
-    const ForwardRow::Operator& o = row.operators[op];
-    bool again = false;
-    for (int tensor : o.writes) {
-      const ForwardRow::Tensor& t = row.tensors[tensor];
-      if (t.resident) continue;
-      const bool needed = t.saved || is_read[tensor];
-      kept[tensor] = t.last_reader >= segment.end || (needed && (!runs_again || o.fixed));
-      if (kept[tensor]) needs.kept_bytes += t.bytes;
-      again = again || (needed && !kept[tensor]);
-    }
-    if (!again) continue;
-    needs.again.push_back(op);
-    needs.cost += o.cost;
-    for (int tensor : o.writes) needs.again_bytes += row.tensors[tensor].bytes;
-    for (int tensor : o.reads) is_read[tensor] = true;
+    if (reading.Read(op)) reading.needs.again.push_back(op);
   }
-  std::reverse(needs.again.begin(), needs.again.end());
-  return needs;
+  std::reverse(reading.needs.again.begin(), reading.needs.again.end());
+  return std::move(reading.needs);
 }
 
 int64_t SavedBytes(const ForwardRow& row) {
@@ -198,24 +249,11 @@ int64_t SavedBytes(const ForwardRow& row) {
 SegmentChoice ChooseSegments(const ForwardRow& row, int64_t limit_bytes) {
   if (row.operators.empty()) return {};
   const Chooser chooser(row);
-  int64_t high = SavedBytes(row);
   if (limit_bytes > 0) {
     std::optional<SegmentChoice> choice = chooser.Within(limit_bytes);
     if (choice) return *std::move(choice);
   }
-  SegmentChoice best = *chooser.Within(high);
-  high = best.bytes;
-  for (int64_t low = 0; low < high;) {
-    const int64_t middle = low + (high - low) / 2;
-    std::optional<SegmentChoice> choice = chooser.Within(middle);
-    if (choice) {
-      best = *std::move(choice);
-      high = best.bytes;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return best;
+  return *chooser.Within(chooser.FewestBytes(SavedBytes(row)));
 }
 
 }  // namespace tofu

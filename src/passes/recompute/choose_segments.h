@@ -26,10 +26,14 @@
 //             leave the fewest bytes; none if recomputation saves nothing.
 // Errors:     none; a limit that no choice meets gives the fewest bytes.
 // Position:   recompute.h builds the row from a training graph.
-// Complexity: O(m^2 * (n + |F|)) for each limit tried; the fewest bytes are found by
-//             bisection. Rows of more than kMostCuts operators are cut only where the
-//             fewest bytes cross, and F is thinned to kMostChoices: exact for shorter
-//             ones.
+// Complexity: O(m * n) for K, I and C of all segments, O(m^2) for each limit tried by the
+//             bisection that finds the fewest bytes, O(m^2 * |F|) for the choice.
+//
+// A row of more than kMostCuts operators is divided into kMostCuts equal pieces, and cut
+// where the fewest bytes cross each piece. So each layer of at least n / kMostCuts
+// operators can be a segment of its own, however many layers there are. F is thinned to
+// kMostChoices; its pair of fewest bytes stays. The choice is exact for shorter rows and
+// smaller F.
 #ifndef TOFU_PASSES_RECOMPUTE_CHOOSE_SEGMENTS_H_
 #define TOFU_PASSES_RECOMPUTE_CHOOSE_SEGMENTS_H_
 
@@ -78,7 +82,7 @@ struct SegmentChoice {
   int64_t cost = 0;
 };
 
-constexpr int kMostCuts = 128;
+constexpr int kMostCuts = 1024;
 constexpr int kMostChoices = 64;
 
 SegmentNeeds NeedsOf(const ForwardRow& row, Segment segment, bool runs_again);

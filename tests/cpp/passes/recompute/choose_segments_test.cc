@@ -220,12 +220,36 @@ TEST(ChooseSegments, KeepsWhatIsBetweenLayers) {
   EXPECT_EQ(ChooseSegments(Layers(20), 20 * 100).segments.size(), 0u);
 }
 
-TEST(ChooseSegments, OfALongRowItTriesTheNarrowestPlaces) {
-  const int layers = 200;  // more than kMostCuts
-  const SegmentChoice choice = ChooseSegments(Layers(layers), 0);
-  EXPECT_LT(choice.bytes, layers * 100 / 4);
-  for (Segment segment : choice.segments) {
-    EXPECT_EQ(segment.begin % 2, 0) << "between layers, not within one";
+// Layers behind a chain of operators that nothing crosses: its places are the narrowest.
+ForwardRow BehindANarrowChain(int chain, int layers) {
+  ForwardRow row;
+  for (int op = 0; op < chain; ++op) {
+    row.operators.push_back({1, false, {}, {op}});
+    row.tensors.push_back({op, op, 1, false, false});
+  }
+  ForwardRow rest = Layers(layers);
+  for (ForwardRow::Operator& o : rest.operators) {
+    for (int& tensor : o.reads) tensor += chain;
+    for (int& tensor : o.writes) tensor += chain;
+    row.operators.push_back(o);
+  }
+  for (ForwardRow::Tensor& tensor : rest.tensors) {
+    tensor.writer += chain;
+    tensor.last_reader += chain;
+    row.tensors.push_back(tensor);
+  }
+  return row;
+}
+
+TEST(ChooseSegments, OfALongRowEachLayerCanBeASegment) {
+  for (const int chain : {0, 300}) {
+    const int layers = 800;  // more operators than kMostCuts
+    const SegmentChoice choice = ChooseSegments(BehindANarrowChain(chain, layers), 0);
+    EXPECT_LE(choice.bytes, layers * 10 + 2 * 100);
+    for (Segment segment : choice.segments) {
+      const int begin = std::max(segment.begin - chain, 0);
+      EXPECT_EQ(begin % 2, 0) << "between layers, not within one";
+    }
   }
 }
 
