@@ -23,15 +23,6 @@ std::vector<int> CommonDigits(const Stage& stage, std::vector<int> digits) {
   return digits;
 }
 
-Box Relative(const Box& box, const Shape& origin) {
-  Box moved = box;
-  for (int d = 0; d < box.rank(); ++d) {
-    moved.begin[d] -= origin[d];
-    moved.end[d] -= origin[d];
-  }
-  return moved;
-}
-
 // The number of the term that a worker holds.
 int TermOf(const Stage& stage, const std::vector<int>& parts, int worker) {
   if (stage.reduces == 0) return 0;

@@ -115,15 +115,6 @@ class CellCutter {
   const std::vector<FetchSource>& sources_;
 };
 
-Box Relative(const Box& box, const Shape& origin) {
-  Box moved = box;
-  for (int d = 0; d < box.rank(); ++d) {
-    moved.begin[d] -= origin[d];
-    moved.end[d] -= origin[d];
-  }
-  return moved;
-}
-
 void AppendTerm(const Box& tensor, const std::vector<FetchSource>& sources, int term,
                 FetchSpec* spec) {
   for (const FetchSource& source : sources) {
@@ -198,6 +189,15 @@ int64_t FetchedElements(const FetchSpec& spec) {
     }
   }
   return elements;
+}
+
+Box Relative(const Box& box, const Shape& origin) {
+  Box moved = box;
+  for (int d = 0; d < box.rank(); ++d) {
+    moved.begin[d] -= origin[d];
+    moved.end[d] -= origin[d];
+  }
+  return moved;
 }
 
 std::string BoxText(const Box& box) {

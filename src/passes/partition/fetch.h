@@ -85,6 +85,9 @@ FetchSpec PlanReduction(int worker, const Box& region,
 // The number of elements that the spec takes from other workers.
 int64_t FetchedElements(const FetchSpec& spec);
 
+// The box in coordinates that begin at `origin`.
+Box Relative(const Box& box, const Shape& origin);
+
 // Writes a box as in "[0:4, 2:8)", for messages and dumps.
 std::string BoxText(const Box& box);
 
