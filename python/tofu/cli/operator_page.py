@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 from tofu.analysis import Analysis, analyze
 from tofu.analysis.result import Extent
@@ -17,13 +17,35 @@ from tofu.tables import table
 from tofu.verify.calls.operator_calls import cases_by_operator
 from tofu.verify.inventory.inventory import Call, call_of
 
-__all__ = ["operator_text", "used_text"]
+__all__ = ["NO_CALL", "inventory_entry", "operator_text", "used_text"]
 
 Document = Mapping[str, Any]  # an operator, as in tofu ops --format json
+NO_CALL = "no example call is known"
 _LEGEND = (
     "A part reads lo..hi of the variable that is split, both ends inclusive; : is a whole "
     "dimension.\nA name in capitals is the last index of a variable."
 )
+
+
+def inventory_entry(command: str, name: str, operators: Sequence[Document]) -> Optional[Document]:
+    """The inventory's entry of an operator; None for one of the user's that has a description.
+
+    Args:
+        command: the command that asks, for the error.
+        name: its name, or another name that MXNet has for it.
+        operators: the inventory.
+
+    Raises:
+        ConfigError: there is no such operator.
+    """
+    by_name = {alias: o for o in operators for alias in (o["name"], *o["aliases"])}
+    if name not in by_name and lookup(name) is None:
+        near = difflib.get_close_matches(name, by_name, n=3)
+        raise ConfigError(
+            f"{command} {name}: MXNet has no such operator"
+            + (f"; did you mean {', '.join(near)}?" if near else "; tofu ops lists all")
+        )
+    return by_name.get(name)
 
 
 def operator_text(name: str, operators: Sequence[Document]) -> str:
@@ -38,17 +60,11 @@ def operator_text(name: str, operators: Sequence[Document]) -> str:
         ConfigError: there is no such operator.
     """
     cases = cases_by_operator()
-    by_name = {alias: o for o in operators for alias in (o["name"], *o["aliases"])}
-    document = by_name.get(name)
+    document = inventory_entry("tofu ops", name, operators)
     canonical = document["name"] if document is not None else name
     description = lookup(canonical)
     if description is None:
-        if document is None:
-            near = difflib.get_close_matches(name, by_name, n=3)
-            raise ConfigError(
-                f"tofu ops {name}: MXNet has no such operator"
-                + (f"; did you mean {', '.join(near)}?" if near else "; tofu ops lists all")
-            )
+        assert document is not None
         return (
             f"{canonical}: {document['class']}; {document['reason']}\n"
             "Every worker computes it whole. A description would let it be split if it can be "
@@ -61,7 +77,7 @@ def operator_text(name: str, operators: Sequence[Document]) -> str:
         analysis = analyze(description, call.ins, call.outs, attributes=call.attrs)
         analyses.append((len(analysis.strategies), case.name, call, analysis))
     if not analyses:
-        reason = "no example call is known" if document is None else document["reason"]
+        reason = NO_CALL if document is None else document["reason"]
         return "\n".join([*lines, f"No strategies to show: {reason}"]) + "\n"
     _, _, call, analysis = max(analyses, key=lambda each: each[0])
     lines += [_example(call, analysis), "", "Index variables:"]

@@ -6,10 +6,11 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 
-from tofu.errors import ConfigError
+from tofu.cli.operator_page import NO_CALL, inventory_entry
 from tofu.verify.calls.operator_calls import cases_by_operator
 from tofu.verify.check.operator import Verdict
 from tofu.verify.check.subprocesses import check_all
+from tofu.verify.inventory.cache import cached_inventory
 from tofu.verify.inventory.inventory import call_of, fingerprint
 from tofu.verify.inventory.recorded_results import write_record
 
@@ -24,16 +25,26 @@ __all__ = [
 _KINDS = ("false", "missing", "explained", "skipped")  # of findings
 
 
-def known_operators(names: Sequence[str]) -> list[str]:
-    """The operators to verify: these, or all with a case. Raises ConfigError."""
+def known_operators(names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The operators to verify: these, or all with a case; and why others cannot be run.
+
+    Raises:
+        ConfigError: there is no operator of one of these names.
+    """
     cases = cases_by_operator()
-    for name in names:
-        if name not in cases:
-            raise ConfigError(
-                f"tofu verify {name}: no example call is known; expected one of the "
-                f"{len(cases)} described operators, by the name that tofu ops lists"
-            )
-    return list(names) or sorted(cases)
+    others = [name for name in names if name not in cases]
+    if not others:
+        return list(names) or sorted(cases), {}
+    inventory = cached_inventory()
+    known, reasons = [name for name in names if name in cases], {}
+    for name in others:
+        document = inventory_entry("tofu verify", name, inventory)
+        canonical = name if document is None else document["name"]
+        if canonical in cases:
+            known.append(canonical)
+        else:
+            reasons[name] = NO_CALL if document is None else document["reason"]
+    return list(dict.fromkeys(known)), reasons
 
 
 def run_verify(

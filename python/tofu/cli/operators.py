@@ -110,7 +110,7 @@ def verify(
     _load_mxnet("tofu verify")
     from tofu.cli import operator_report
 
-    names = operator_report.known_operators(operators)
+    names, unchecked = operator_report.known_operators(operators)
     count = processes or os.cpu_count() or 1
     verdicts = operator_report.run_verify(
         names, seed=seed, processes=count, record=record, quick=quick
@@ -119,9 +119,11 @@ def verify(
     click.echo(show(verdicts), nl=False)
     if any(v.false for v in verdicts):
         raise SystemExit(FALSE_STRATEGY)
-    unchecked = [v.op for v in verdicts if operators and v.skipped and not v.checked]
+    skipped = [v for v in verdicts if operators and v.skipped and not v.checked]
+    unchecked |= {v.op: v.skipped[0].detail for v in skipped}
+    for name, reason in unchecked.items():
+        click.echo(f"tofu: nothing of {name} was checked: {reason}", err=True)
     if unchecked:
-        click.echo(f"tofu: nothing of {' and '.join(unchecked)} was checked", err=True)
         raise SystemExit(FALSE_STRATEGY)
 
 

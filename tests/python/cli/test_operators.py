@@ -83,9 +83,27 @@ def test_all_operators_are_verified_unless_some_are_named(monkeypatch: pytest.Mo
     assert names == sorted(names) and {"Convolution", "relu"} <= set(names)
 
 
-def test_an_operator_without_a_call_is_refused() -> None:
-    with pytest.raises(ConfigError, match="tofu verify rleu: no example call is known"):
+def test_a_name_that_no_operator_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match="tofu verify rleu: MXNet has no such operator; did you"):
         operator_report.known_operators(["relu", "rleu"])
+
+
+def test_others_are_checked_beside_an_operator_that_cannot_be_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = replace(monkeypatch, Verdict("relu", 4))
+    ran = invoke("verify", "_backward_add", "relu", "_contrib_boolean_mask", "--processes=1")
+    assert ran.exit_code == 1
+    assert calls.asked == [(["relu"], 1, 1, False)]
+    assert "1 operator, 4 runs in parts" in ran.output
+    said = ran.output + ran.stderr
+    assert "tofu: nothing of _backward_add was checked: not run: no gradient uses it" in said
+    reason = "the output's shape depends on the values"  # as tofu ops says
+    assert f"tofu: nothing of _contrib_boolean_mask was checked: {reason}" in said
+
+
+def test_another_name_of_an_operator_will_do() -> None:
+    assert operator_report.known_operators(["elemwise_add", "_add"]) == (["elemwise_add"], {})
 
 
 def finding(op: str, strategy: str = "") -> Finding:

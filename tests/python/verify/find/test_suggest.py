@@ -144,7 +144,7 @@ def test_suggest_describes_an_operator_and_its_gradient() -> None:
         (["suggest", "dot", "--shape", "2,3", "--shape", "4,5"], "does not run on inputs of"),
         (["suggest", "Dropout", "--shape", "8,9"], "two runs differ"),
         (["suggest", "relu", "--shape", "2", "--attr", "x"], "expected NAME=VALUE"),
-        (["verify", "NoSuch"], "no example call is known"),
+        (["verify", "NoSuch"], "MXNet has no such operator"),
         (["verify", "--describe", "nowhere.py"], "is not a file"),
     ],
 )
