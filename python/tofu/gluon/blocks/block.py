@@ -85,7 +85,12 @@ class PartitionedBlock:
             return
 
     def run(
-        self, arrays: Sequence[Any], current: Session, *, is_trial: bool = False
+        self,
+        arrays: Sequence[Any],
+        current: Session,
+        *,
+        is_trial: bool = False,
+        repeat: Optional[Callable[[], Sequence[Any]]] = None,
     ) -> Optional[list[Any]]:
         """The outputs as MXNet gives them, or None where the block has to run serially.
 
@@ -93,6 +98,7 @@ class PartitionedBlock:
             arrays: the inputs of the call, flattened.
             current: the session.
             is_trial: whether the same call is recorded next: it uses the same program then.
+            repeat: as ``Recording.repeat``.
         """
         inputs = {name: outputs.look(classic(arrays[at])) for name, at in self._inputs}
         if any(array.stype != "default" for array in inputs.values()):
@@ -112,7 +118,7 @@ class PartitionedBlock:
         if pool is None:
             return None
         views.flush(current.state.views)
-        results = pool.run(inputs, record=record, context=arrays[0].ctx)
+        results = pool.run(inputs, record=record, context=arrays[0].ctx, repeat=repeat)
         return shown(results, numpy=self.gives_numpy)
 
     def check_not_strict(self, current: Session) -> None:

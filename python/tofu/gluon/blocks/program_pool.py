@@ -140,18 +140,33 @@ class Pool:
         self._bound: list[_Bound] = []
         self._generations: tuple[int, ...] = ()
 
-    def run(self, inputs: Mapping[str, Any], *, record: bool, context: Any) -> list[Any]:
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        record: bool,
+        context: Any,
+        repeat: Optional[Callable[[], Sequence[Any]]] = None,
+    ) -> list[Any]:
         """The outputs for `inputs`, which `context` gathers when the script reads them.
 
         Args:
             inputs: the script's arrays by name, as outputs.look returns them.
             record: whether to enter the outputs in autograd's graph.
             context: the script's context.
+            repeat: as ``Recording.repeat``.
         """
         with self._session.state.running:
-            return self._run(inputs, record=record, context=context)
+            return self._run(inputs, record=record, context=context, repeat=repeat)
 
-    def _run(self, inputs: Mapping[str, Any], *, record: bool, context: Any) -> list[Any]:
+    def _run(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        record: bool,
+        context: Any,
+        repeat: Optional[Callable[[], Sequence[Any]]],
+    ) -> list[Any]:
         values = {name: outputs.value(array) for name, array in inputs.items()}
         bound = self._take(inputs, values)
         self._session.state.ran.add(bound.program)
@@ -175,10 +190,11 @@ class Pool:
         tokens = [outputs.new_token(context) for _ in memories]
         heads = [outputs.HeadGradient(self._backend, self._session.contexts) for _ in memories]
         recorded = self._record(bound.program, inputs, tokens, heads, memories, context)
+        recorded.repeat = repeat
         bound.recording = weakref.ref(recorded)
         return [
-            outputs.make_output(memory, token, head, recorded.serial)
-            for memory, token, head in zip(memories, tokens, heads)
+            outputs.make_output(memory, token, head, outputs.Origin(recorded.serial, number))
+            for number, (memory, token, head) in enumerate(zip(memories, tokens, heads))
         ]
 
     def prepare(self, inputs: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from mxnet.gluon import loss as gluon_loss
 from mxnet.ndarray import NDArray
 
 from tofu.errors import PlanError
-from tofu.gluon.session import block_report
+from tofu.gluon.session import block_report, messages
 from tofu.gluon.session.session import Session, active
 from tofu.gluon.session.state import State
 from tofu.gluon.training import outputs
@@ -97,11 +97,13 @@ class BlockTraces:
 
     Attributes:
         was_called: whether a block without parameters has been called with tiles before.
+        is_whole: whether it runs as MXNet would run it from now on.
     """
 
     traces: list[_Trace] = dataclasses.field(default_factory=list)
     told: set[str] = dataclasses.field(default_factory=set)
     was_called: bool = False
+    is_whole: bool = False
 
     def is_partitioned(self) -> bool:
         """Whether it has run partitioned."""
@@ -154,6 +156,9 @@ def _run(block: Any, original: Forward, args: tuple[Any, ...], session: Session)
     state.calls.free()
     inside = attributes.blocks_in(block)
     parameters = _parameters(inside)
+    if block in state.traces and state.traces[block].is_whole:
+        with _quietly(state):
+            return original(block, *args)
     has_parameters = any(p.grad_req != "null" or is_tiled(p) for p in parameters)
     if not has_parameters and not (_is_divided(args) and _is_kept(block, state)):
         with _quietly(state):
@@ -205,7 +210,8 @@ def _run_traced(
                 first.compare(current)
             current.checked.add(signature)
         if all(parameter._data is not None for parameter in partitioned.parameters):
-            results = partitioned.run(arrays, session)
+            repeat = _repeater(block, original, args, current, session)
+            results = partitioned.run(arrays, session, repeat=repeat)
             if results is None and partitioned.keeps_reason:
                 raise UntraceableError(str(partitioned.reason))
     if results is None:
@@ -213,6 +219,28 @@ def _run_traced(
             return original(block, *args)
     graph.apply_effects()
     return nesting.rebuild(graph.outputs, results)
+
+
+def _repeater(
+    block: Any, original: Forward, args: tuple[Any, ...], current: _Trace, session: Session
+) -> Optional[Callable[[], Sequence[Any]]]:
+    """Return a function that runs a recorded call as MXNet would, for gradients of gradients.
+
+    It returns the call's arrays. From then on the block runs so. None if it draws random numbers.
+    """
+    if current.check != _VALUES or not autograd.is_recording():
+        return None
+    train_mode = autograd.is_training()
+
+    def repeat() -> Sequence[Any]:
+        name = block.name or type(block).__name__
+        messages.serial(name, "autograd.grad asks for gradients of its gradients", session)
+        session.state.traces[block].is_whole = True
+        with _quietly(session.state), autograd.record(train_mode=train_mode):
+            arrays, _ = nesting.flatten(original(block, *args))
+        return arrays
+
+    return repeat
 
 
 class _First:

@@ -20,6 +20,7 @@ from tofu.gluon.session import autograd_hooks
 from tofu.gluon.session.session import active
 from tofu.gluon.session.state import Parts, State
 
+from . import outputs
 from .gradients import is_overwritten
 from .parameter import gated_tiles, is_tiled
 from .views import parameter_of
@@ -59,7 +60,7 @@ def grad(original: Callable[..., Any]) -> Callable[..., Any]:
         asked = [variables] if isinstance(variables, NDArray) else list(variables)
         owners = _owners(session.state, asked) if session is not None else []
         if session is not None and create_graph:
-            _check_gradients_of_gradients(session.state, listed, asked, owners)
+            _pass_no_recording(session.state, listed, list(zip(asked, owners)))
         if session is None or not any(owner is not None for owner in owners):
             return original(heads, variables, *options)
         # Without the lock, another thread's backward call could free these recordings.
@@ -99,26 +100,58 @@ def _grad_of_tiles(
     ]
 
 
-def _check_gradients_of_gradients(
-    state: State, heads: Sequence[Any], asked: Sequence[Any], owners: Sequence[Any]
+def _pass_no_recording(
+    state: State, heads: Sequence[Any], asked: Sequence[tuple[Any, Any]]
 ) -> None:
-    """Raise GradientError if a gradient comes out of a recording.
+    """Compute heads once more that recordings have computed, if gradients come out of these.
 
-    Autograd knows no gradient of it, and would leave out what the script computes with it.
+    Autograd knows no gradient of such gradients, and would leave out what the script computes
+    with them. The heads then are as if their blocks had not been partitioned.
+
+    Raises:
+        GradientError: a gradient comes out of a recording that cannot be repeated.
     """
+    if _from_recording(state, heads, asked) is None:
+        return
+    if all(owner is None for _, owner in asked):  # a parameter's tiles have no such gradient
+        _repeat(state, heads)
+    name = _from_recording(state, heads, asked)
+    if name is not None:
+        raise GradientError(
+            f"autograd.grad: create_graph=True, but the gradient of {name} comes from a "
+            "partitioned block and has no gradient itself; expected create_graph=False, or heads "
+            "that are outputs of blocks that are never hybridized and draw no random numbers: "
+            "those run whole then. Else run without tofu, or never hybridized and with "
+            "TOFU_HYBRIDIZE=0"
+        )
+
+
+def _from_recording(
+    state: State, heads: Sequence[Any], asked: Sequence[tuple[Any, Any]]
+) -> Optional[str]:
+    """The first of the asked arrays whose gradient comes out of a recording, or None."""
     with state.calls.lock:
         sentinels = set().union(*map(autograd_hooks.inputs_of, _sentinels(state, heads)))
-        for array, owner in zip(asked, owners) if sentinels else ():
-            inputs = set() if owner is not None else autograd_hooks.inputs_of(array)
-            if owner is None and not autograd_hooks.pass_by(heads, inputs, sentinels):
-                continue
-            name = "an array" if owner is None else f"parameter {owner.name}"
-            raise GradientError(
-                f"autograd.grad: create_graph=True, but the gradient of {name} comes from a "
-                "partitioned block and has no gradient itself; expected create_graph=False. For "
-                "gradients of gradients run the block whole: without tofu, or never hybridized "
-                "and with TOFU_HYBRIDIZE=0"
-            )
+        for array, owner in asked if sentinels else ():
+            if owner is not None:
+                return f"parameter {owner.name}"
+            if autograd_hooks.pass_by(heads, autograd_hooks.inputs_of(array), sentinels):
+                return "an array"
+    return None
+
+
+def _repeat(state: State, heads: Sequence[Any]) -> None:
+    """Have autograd record, operator by operator, the calls of blocks whose outputs are heads."""
+    recordings = {recorded.serial: recorded for recorded in state.calls.recorded()}
+    results: dict[int, Sequence[Any]] = {}
+    for head in heads:
+        made_by = outputs.origin(head)
+        recorded = None if made_by is None else recordings.get(made_by.serial)
+        if made_by is None or recorded is None or recorded.repeat is None:
+            continue
+        if made_by.serial not in results:
+            results[made_by.serial] = recorded.repeat()
+        outputs.replace(head, results[made_by.serial][made_by.output])
 
 
 def _owners(state: State, arrays: Sequence[Any]) -> list[Any]:

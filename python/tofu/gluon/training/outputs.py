@@ -42,12 +42,15 @@ __all__ = [
     "Division",
     "HeadGradient",
     "Memory",
+    "Origin",
     "division",
     "is_divided",
     "lender",
     "look",
     "make_output",
     "new_token",
+    "origin",
+    "replace",
     "slot",
     "token",
     "value",
@@ -66,6 +69,19 @@ class Division(NamedTuple):
 
     layout: Any
     parts: Parts
+
+
+class Origin(NamedTuple):
+    """The number of a recording, and of one of its outputs."""
+
+    serial: int
+    output: int
+
+
+class _OutputHandle(NDArrayHandle):  # type: ignore[misc]
+    """MXNet's handle of an output that was read, which knows its origin."""
+
+    origin: Origin
 
 
 class HeadGradient:
@@ -225,13 +241,13 @@ class Delivered:
         memory: its value. Detached arrays share it.
         token: stands for it in autograd's graph; None if it is in none.
         gradient: collects the gradient from readers.
-        serial: the number of the recording that made it.
+        origin: the recording that made it; None if it is in none.
     """
 
     memory: Memory
     token: Optional[Any] = None
     gradient: Optional[HeadGradient] = None
-    serial: int = -1
+    origin: Optional[Origin] = None
 
     stype = "default"
     grad = None  # attach_grad() reads the array
@@ -296,7 +312,7 @@ def make_output(
     memory: Memory,
     token: Optional[Any] = None,
     gradient: Optional[HeadGradient] = None,
-    serial: int = -1,
+    origin: Optional[Origin] = None,
 ) -> Any:
     """Make the NDArray that a block returns.
 
@@ -304,9 +320,28 @@ def make_output(
         memory: its value.
         token: stands for it in autograd's graph; None if it is not recorded.
         gradient: collects its gradient from readers.
-        serial: the number of its recording.
+        origin: its recording.
     """
-    return _output(Delivered(memory, token, gradient, serial))
+    return _output(Delivered(memory, token, gradient, origin))
+
+
+def origin(array: Any) -> Optional[Origin]:
+    """The recording that made an array; None for those that no partitioned block has returned."""
+    looked = look(array)
+    if looked is array:
+        return getattr(array.handle, "origin", None)
+    made_by: Optional[Origin] = looked.origin
+    return made_by
+
+
+def replace(array: Any, other: Any) -> None:
+    """Give an array that the script holds the memory of another, and its place in the graph."""
+    handle = NDArrayHandle()
+    check_call(_LIB.MXShallowCopyNDArray(other.handle, ctypes.byref(handle)))
+    before = _HANDLE.__get__(array)
+    _HANDLE.__set__(array, handle)
+    if not isinstance(before, Delivered):
+        check_call(_LIB.MXNDArrayFree(before))
 
 
 def new_token(context: Any) -> Any:
@@ -329,9 +364,10 @@ def _read(array: Any, delivered: Delivered) -> Any:
         if handle is not delivered:
             return handle  # another thread was first
         whole = delivered.memory.gather()
-        handle = NDArrayHandle()
+        handle = _OutputHandle()
         check_call(_LIB.MXNDArrayDetach(whole.handle, ctypes.byref(handle)))
         if delivered.token is not None:
+            handle.origin = delivered.origin
             _record(delivered, handle)
         _HANDLE.__set__(array, handle)
         return handle
@@ -384,8 +420,8 @@ def _unless_divided(
 
 def _record(delivered: Delivered, handle: Any) -> None:
     """Enter a gathered array in autograd's graph, computed from the output's token."""
-    gradient, serial = delivered.gradient, delivered.serial
-    assert gradient is not None
+    gradient, origin = delivered.gradient, delivered.origin
+    assert gradient is not None and origin is not None
     scalars = is_np_shape()  # a thread's own, and MXNet calls back on others
 
     def backward(heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
@@ -394,7 +430,7 @@ def _record(delivered: Delivered, handle: Any) -> None:
                 head = heads[0].copy()
                 head.wait_to_read()  # MXNet may free the head when this returns
                 if requests[0] != NULL:
-                    gradient.add(serial, head)
+                    gradient.add(origin.serial, head)
             except Exception as error:
                 gradient.fail(error)
             write_gradient(gradients[0], None, requests[0])

@@ -93,6 +93,10 @@ class Recording:
             sentinel's gradient is requested, as by every ``backward``.
         order: its place among other recordings.
         bypass: gradients that do not go through autograd.
+
+    Attributes:
+        repeat: computes the outputs once more, by operators that autograd records one by one; None
+            if they could be others.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class Recording:
     ) -> None:
         self.serial = next(calls.serials)
         self.group, self.lead = order
+        self.repeat: Optional[Callable[[], Sequence[Any]]] = None
         self.arrived = threading.Event()
         self._calls = calls
         self._turn = threading.Event()
@@ -142,7 +147,7 @@ class Recording:
         The script may hold the outputs, and with them this recording, for much longer.
         """
         if self._is_over() and self._closed.is_set():
-            self._differentiate = _over
+            self._differentiate, self.repeat = _over, None
 
     def _is_over(self) -> bool:
         if not self._function.dropped() and (not self._ran or self._probe._fresh_grad):
