@@ -24,7 +24,16 @@ Parts = dict[Any, list[tuple[list[Any], Any]]]
 
 
 class WholeArray(Protocol):
-    """A whole array that the script got for tiles, to be kept equal to them."""
+    """A whole array that the script got for tiles, to be kept equal to them.
+
+    Attributes:
+        owner: returns the parameter that has the tiles; None once it is gone.
+    """
+
+    owner: Callable[[], Optional[Any]]
+
+    def take_gradient(self) -> Optional[list[Any]]:
+        """The tiles of the gradient that a backward call has computed for the array, or None."""
 
     def before_backward(self) -> None:
         """Synchronize before a backward pass."""

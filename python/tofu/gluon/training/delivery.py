@@ -1,9 +1,9 @@
 """Gradients that recordings deliver without autograd, and their receivers.
 
-After a backward call they become the parameters' gradients; in ``autograd.grad`` they are
-part of the result. Autograd has no variables for tiled parameters, so ``autograd.grad``
-asks it for the gradients of the recordings' sentinels and collects the gradients that recordings
-deliver meanwhile.
+After a backward call they become the parameters' gradients, together with those that autograd has
+computed for whole arrays; in ``autograd.grad`` they are part of the result. Recordings do not read
+these arrays, so ``autograd.grad`` asks for the gradients of the recordings' sentinels, too, and
+collects the gradients that recordings deliver meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mxnet.ndarray import NDArray
 from tofu.errors import GradientError
 from tofu.gluon.session import autograd_hooks
 from tofu.gluon.session.session import active
-from tofu.gluon.session.state import Parts, State
+from tofu.gluon.session.state import Parts, State, WholeArray
 
 from . import outputs
 from .gradients import is_overwritten
@@ -26,6 +26,8 @@ from .parameter import gated_tiles, is_tiled
 from .views import parameter_of
 
 __all__ = ["after_backward", "before_backward", "grad"]
+
+_BEFORE_RECORDINGS = -1  # the serial number of a whole array among recordings
 
 
 def before_backward(state: State) -> None:
@@ -35,7 +37,10 @@ def before_backward(state: State) -> None:
 
 
 def after_backward(state: State) -> None:
-    """Take the gradients that the recordings of a backward call have delivered."""
+    """Take the gradients of a backward call that its recordings and whole arrays deliver."""
+    if state.collected is None:
+        for view in list(state.views):
+            _deliver_whole(view)
     for parameter in _receivers(state):
         if state.collected is None:
             parameter._tofu.gradients.after_backward()
@@ -43,8 +48,21 @@ def after_backward(state: State) -> None:
             state.collected[parameter] = parameter._tofu.gradients.take_parts()
 
 
+def _deliver_whole(view: WholeArray) -> None:
+    """Hand a parameter the gradient that autograd has computed for its whole array, if any."""
+    parameter, tiles = view.owner(), view.take_gradient()
+    gradients = None if parameter is None else parameter._tofu.gradients
+    if tiles is None or gradients is None:
+        return
+    assert parameter is not None
+    if is_overwritten(parameter):
+        gradients.hand_over(_BEFORE_RECORDINGS, tiles, None)
+    else:
+        gradients.add(tiles)
+
+
 def grad(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap autograd.grad: also differentiate with respect to tiled parameters and tiles."""
+    """Wrap autograd.grad: also differentiate with respect to tiled parameters."""
 
     def _grad(
         heads: Any,
@@ -58,7 +76,7 @@ def grad(original: Callable[..., Any]) -> Callable[..., Any]:
         session = active()
         listed = [heads] if isinstance(heads, NDArray) else heads
         asked = [variables] if isinstance(variables, NDArray) else list(variables)
-        owners = _owners(session.state, asked) if session is not None else []
+        owners = _owners(asked) if session is not None else []
         if session is not None and create_graph:
             _pass_no_recording(session.state, listed, list(zip(asked, owners)))
         if session is None or not any(owner is not None for owner in owners):
@@ -83,21 +101,33 @@ def _grad_of_tiles(
 ) -> Any:
     """Gradients with respect to `asked`: arrays, each with the parameter that owns it or None."""
     sentinels = _sentinels(state, heads)
-    if not sentinels:  # MXNet reports the error
-        return original([array if o is None else o._data[0] for array, o in asked])
-    arrays_of_each = [[array] if owner is None else gated_tiles(owner) for array, owner in asked]
-    flat = [array for arrays in arrays_of_each for array in arrays]
+    if not sentinels:
+        return original([array for array, _ in asked])
+    names = set().union(*map(autograd_hooks.inputs_of, heads))
+    variables_of_each = [_variables(array, owner, names) for array, owner in asked]
+    flat = [array for arrays in variables_of_each for array in arrays]
     delivered: Parts = {}
     state.collected = delivered
     try:
         computed = iter(original([*flat, *sentinels]))
     finally:
         state.collected = None
-    gradients_of_each = [[next(computed) for _ in arrays] for arrays in arrays_of_each]
+    gradients_of_each = [[next(computed) for _ in arrays] for arrays in variables_of_each]
     return [
         gradients[0] if owner is None else _result(array, owner, gradients, delivered)
         for (array, owner), gradients in zip(asked, gradients_of_each)
     ]
+
+
+def _variables(array: Any, owner: Optional[Any], names: set[str]) -> list[Any]:
+    """The variables to differentiate by for an array: itself and the tiles of its parameter.
+
+    names: of the variables in the graph; others are left out if the array is a parameter's.
+    """
+    if owner is None:
+        return [array]
+    variables = [*gated_tiles(owner), array]
+    return [each for each in variables if names & autograd_hooks.inputs_of(each)]
 
 
 def _pass_no_recording(
@@ -154,10 +184,9 @@ def _repeat(state: State, heads: Sequence[Any]) -> None:
         outputs.replace(head, results[made_by.serial][made_by.output])
 
 
-def _owners(state: State, arrays: Sequence[Any]) -> list[Any]:
-    """The tiled parameter whose value or tile each array is, or None."""
-    by_tile = {id(tile): p for p in state.tiled for tile in p._data or ()}
-    owners = [parameter_of(array) or by_tile.get(id(array)) for array in arrays]
+def _owners(arrays: Sequence[Any]) -> list[Any]:
+    """The tiled parameter whose value each array is, or None."""
+    owners = [parameter_of(array) for array in arrays]
     return [owner if is_tiled(owner) else None for owner in owners]
 
 
@@ -169,23 +198,26 @@ def _sentinels(state: State, heads: Sequence[Any]) -> list[Any]:
 
 
 def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) -> Any:
-    """The gradient of a parameter or of one tile, from autograd or from deliveries."""
-    state = owner._tofu
+    """The whole gradient of a parameter, added up over all that computed a part of it.
+
+    gradients: those of ``_variables``.
+    """
+    state, number = owner._tofu, len(gated_tiles(owner))
     parts = [
         state.parts_of(tiles, layout, state.layout) for tiles, layout in delivered.get(owner, [])
     ]
-    parts = [gradients] if gradients else parts
-    if not parts:
+    if number and len(gradients) >= number:
+        parts.append(gradients[:number])
+        gradients = gradients[number:]
+    if not parts and not gradients:
         raise MXNetError(
             f"autograd.grad: parameter {owner.name} is unreachable from the outputs; expected "
             "one that they are computed by"
         )
     with autograd.pause():
         sums = [tiles[0] if len(tiles) == 1 else sum(tiles) for tiles in zip(*parts)]
-        for tile, total in zip(owner._data, sums):
-            if tile is array:
-                return total.copy()
-        return state.gather(sums, array.context)
+        wholes = [state.gather(sums, array.context)] if sums else []
+        return sum([*wholes, *gradients][1:], [*wholes, *gradients][0])
 
 
 def _receivers(state: State) -> list[Any]:

@@ -218,6 +218,16 @@ class Gradients:
         layout = self._state.layout if layout is None else layout
         self._parts.append(_Part(serial, list(tiles), layout, lender_of_part))
 
+    def add(self, tiles: Sequence[Any]) -> None:
+        """Add to a gradient that backward passes add to, and mark it as fresh.
+
+        tiles: in the parameter's layout.
+        """
+        with autograd.pause():
+            for total, tile in zip(self.keep(), tiles):
+                total += tile
+        self._mark([True] * len(self._tiles))
+
     def take_parts(self) -> list[tuple[list[Any], Any]]:
         """Return and forget the parts that a backward call delivered; restore the marks.
 

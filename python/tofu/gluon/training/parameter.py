@@ -25,9 +25,8 @@ from tofu.gluon.session.state import State
 from tofu.plans.parts import Parts
 
 from .gradients import Gradients, arrays_without_memory, is_overwritten
-from .recording import Recording
 from .tile_state import TileState, Update
-from .views import View, handed_out
+from .views import View
 
 __all__ = [
     "Tiled",
@@ -54,8 +53,8 @@ class Tiled:
 
     - ``data`` and ``grad`` return whole arrays, gathered on the script's context, and
       ``list_data`` and ``list_grad`` return them for each context. Writes to
-      them reach the tiles before these are next used. While autograd records, ``data`` is
-      part of the graph, as in the parent class;
+      them reach the tiles before these are next used. ``data`` is a variable of autograd if it
+      is trained, as in the parent class;
     - ``list_ctx`` returns the script's contexts, and ``reset_ctx`` changes only them.
     """
 
@@ -93,7 +92,10 @@ class Tiled:
             # MXNet makes new arrays filled with zeros.
             self._views()[1].forget()
             self._tofu.gradients.zero()
+        is_new = req != self.grad_req
         self._plain_class.grad_req.fset(self, req)  # type: ignore[attr-defined]
+        if is_new and self._tofu_views is not None:
+            self._tofu_views[0].mark()
 
     def grad(self, ctx: Any = None) -> Any:
         """Return the whole gradient on one of the script's contexts."""
@@ -118,12 +120,7 @@ class Tiled:
             return super()._check_and_get(arr_list, ctx)  # type: ignore[misc]
         if self._tofu.state.depth.peeking:
             return arr_list[0]
-        where = self._script_context(ctx)
-        value, _ = self._views()
-        if self.grad_req != "null" and autograd.is_recording():
-            value.flush()
-            return self._recorded_whole(where)
-        return value.get(where)
+        return self._views()[0].get(self._script_context(ctx))
 
     def _script_context(self, ctx: Any) -> Any:
         if ctx is None:
@@ -136,24 +133,6 @@ class Tiled:
             if self._tofu_views is None:
                 self._tofu_views = (View(self, of_gradient=False), View(self, of_gradient=True))
             return self._tofu_views
-
-    def _recorded_whole(self, ctx: Any) -> Any:
-        assert self._data is not None
-        state = self._tofu
-        gradients = state.gradients
-        whole = state.gather(self._data, ctx)
-
-        def differentiate(heads: list[Any]) -> tuple[Any, Any, Callable[[int], None]]:
-            tiles = state.scatter(heads[0])
-
-            def deliver(serial: int) -> None:
-                if gradients is not None:
-                    gradients.hand_over(serial, tiles, None)
-
-            return (), tiles, deliver
-
-        Recording(state.state.calls, [], gated_tiles(self), [whole], differentiate)
-        return handed_out(whole, self, numpy=state.numpy)
 
     def _init_impl(self, data: Any, ctx_list: Sequence[Any]) -> None:
         super()._init_impl(data, ctx_list)  # type: ignore[misc]

@@ -8,7 +8,12 @@ it over many steps. The array is a gathered copy, so it is synchronized in two d
 ``refresh``  after tiles have changed: update the copies that the script still holds.
 
 Slices, reshaped and detached arrays share the copy's memory, so the script holds it through them,
-too. The next flush frees a copy that the script has dropped; after that it costs nothing.
+too, and so does a recorded graph that reads it. The next flush frees a copy that the script has
+dropped; after that it costs nothing.
+
+As in MXNet, the array of a trained parameter's value is a variable of autograd, so it may be used
+in any record(), wherever it was taken. Autograd computes its gradient for the whole array, apart
+from those that partitioned blocks deliver; after the backward pass all are added up.
 
 Threads may read while another one trains. ``State.changing`` is held while a copy and its tiles
 are made equal, and while a Trainer changes tiles, so no copy from before an update is written back.
@@ -30,8 +35,9 @@ from mxnet.numpy import ndarray as np_ndarray
 
 from tofu.gluon.session.marks import marks_of, set_marks
 from tofu.gluon.session.state import WholeArray
-from tofu.mx.sharing import number_sharing
+from tofu.mx.sharing import number_recorded, number_sharing
 
+from .gradients import arrays_without_memory
 from .outputs import is_divided
 from .tile_state import TileState
 
@@ -42,7 +48,6 @@ __all__ = [
     "flush",
     "fresh_grad",
     "grad",
-    "handed_out",
     "parameter_of",
     "refresh",
 ]
@@ -53,6 +58,10 @@ class Owner(Protocol):
 
     _data: Optional[list[Any]]
     _tofu: TileState
+
+    @property
+    def grad_req(self) -> str:
+        """The way in which gradients are written."""
 
 
 class _ValueHandle(NDArrayHandle):  # type: ignore[misc]
@@ -140,10 +149,13 @@ class View:
     Args:
         owner: the parameter.
         of_gradient: whether the tiles are those of its gradient, not of its value.
+
+    Attributes:
+        owner: returns the parameter; None once it is gone.
     """
 
     def __init__(self, owner: Owner, *, of_gradient: bool) -> None:
-        self._owner = weakref.ref(owner)
+        self.owner: Callable[[], Optional[Owner]] = weakref.ref(owner)
         self._views = owner._tofu.state.views
         self._of_gradient = of_gradient
         self._lock = owner._tofu.state.changing
@@ -151,13 +163,14 @@ class View:
         self._whole: Optional[Any] = None  # the script's, as long as something else refers to it
         self._equal = False  # whether nothing but the script can have changed either side
         self._is_writing = False
+        self._gradient: Optional[Any] = None  # where autograd writes that of a variable
         self._recorded = False  # whether a recorded operator may write to it, backward
         self._before: Optional[Any] = None  # its content before that backward pass
 
     def get(self, context: Any) -> Any:
         """The whole array on `context`; the same one as long as the script holds it."""
         with self._lock:
-            owner = self._owner()
+            owner = self.owner()
             assert owner is not None and owner._data is not None
             if self._copy is not None and self._copy.context != context:
                 self.flush()
@@ -170,17 +183,50 @@ class View:
                 self._whole = None
             if not self._equal:
                 self._gather(self._copy)
-            if not self._is_held():
+            if self._whole is None or not self._is_held():
                 parameter = None if self._of_gradient else owner
-                self._whole = handed_out(self._copy.detach(), parameter, numpy=owner._tofu.numpy)
-            # The backward pass writes gradients only to their tiles, never to the copy.
-            self._recorded = self._recorded or (autograd.is_recording() and not self._of_gradient)
+                self._whole = _handed_out(self._copy.detach(), parameter, numpy=owner._tofu.numpy)
+                self.mark()
+            # Operators write only to states such as BatchNorm's, which have no gradients.
+            may_be_written = self._gradient is None and not self._of_gradient
+            self._recorded = self._recorded or (autograd.is_recording() and may_be_written)
             self._views.add(self)
             return self._whole
+
+    def mark(self) -> None:
+        """Make the script's array a variable if the parameter is trained.
+
+        As in MXNet, graphs that read it before write to an array that is no gradient any more.
+        """
+        with self._lock:
+            owner = self.owner()
+            if self._of_gradient or self._whole is None or owner is None:
+                return
+            if owner.grad_req == "null":
+                if self._gradient is not None:  # it stays a variable, so the next one is another
+                    self._whole = self._gradient = None
+                return
+            (self._gradient,) = arrays_without_memory([self._whole])
+            autograd.mark_variables([self._whole], [self._gradient])
+
+    def take_gradient(self) -> Optional[list[Any]]:
+        """The tiles of the gradient that a backward call has computed for the whole array, or None.
+
+        They are in the parameter's layout. Later calls return None.
+        """
+        with self._lock:
+            owner = self.owner()
+            if owner is None or self._gradient is None or not all(marks_of([self._whole])):
+                return None
+            set_marks([self._whole], [False])
+            with autograd.pause():
+                return owner._tofu.scatter(self._gradient)
 
     def before_backward(self) -> None:
         """Flush; save copies that the backward pass may write to (BatchNorm's statistics)."""
         with self._lock:
+            if self._gradient is not None:
+                set_marks([self._whole], [False])  # of a backward call that failed
             if not self._recorded:
                 self.flush()
             elif self._write_back():
@@ -212,7 +258,7 @@ class View:
     def refresh(self) -> None:
         """Read the tiles into the copy if the script holds it."""
         with self._lock:
-            owner = self._owner()
+            owner = self.owner()
             if not self._is_held() or owner is None or not self._is_there(owner):
                 self.forget()
             elif self._copy is not None and not self._is_gone(owner):
@@ -221,13 +267,13 @@ class View:
     def forget(self) -> None:
         """Stop synchronizing; the array that the script holds becomes a plain copy."""
         with self._lock:
-            self._copy = self._whole = self._before = None
+            self._copy = self._whole = self._before = self._gradient = None
             self._equal = self._recorded = False
             self._views.discard(self)
 
     def _write_back(self) -> bool:
         """Write the copy into the tiles; return False if either no longer exists."""
-        owner = self._owner()
+        owner = self.owner()
         if self._copy is None or owner is None or not self._is_there(owner):
             self.forget()
             return False
@@ -242,10 +288,14 @@ class View:
         return True
 
     def _is_held(self) -> bool:
-        if self._whole is None or self._copy is None:  # freed meanwhile
+        if self._copy is None:  # freed meanwhile
             return False
-        is_referred_to = sys.getrefcount(self._whole) > _OWN_REFERENCES
-        return is_referred_to or number_sharing(self._copy) > len((self._copy, self._whole))
+        if self._whole is not None and sys.getrefcount(self._whole) > _OWN_REFERENCES:
+            return True
+        if self._gradient is not None and number_recorded(self._whole) > len((self._whole,)):
+            return True
+        of_variable = self._gradient is not None
+        return number_sharing(self._copy) > 1 + (self._whole is not None) + of_variable
 
     def _is_there(self, owner: Owner) -> bool:
         return owner._data is not None and (
@@ -268,7 +318,7 @@ class View:
         return gradients.in_place()
 
     def _gather(self, whole: Any) -> None:
-        owner = self._owner()
+        owner = self.owner()
         assert owner is not None
         with autograd.pause():
             tiles, layout = self._tiles(owner)
@@ -276,8 +326,8 @@ class View:
         self._equal = True
 
 
-def handed_out(array: Any, parameter: Optional[Owner], *, numpy: bool) -> Any:
-    """Return an array for the script, with the same memory and place in autograd's graph.
+def _handed_out(array: Any, parameter: Optional[Owner], *, numpy: bool) -> Any:
+    """Return an array for the script, with the same memory.
 
     Args:
         array: a classic array.
