@@ -374,3 +374,20 @@ def test_running_statistics_do_not_depend_on_threads(on):
         return weights(net)["net_batchnorm0_running_mean"].tobytes()
 
     assert len({run() for _ in range(5)}) == 1
+
+
+@pytest.mark.parametrize("hybrid", [True, False])
+def test_data_on_another_context_is_an_error(on, hybrid):
+    net = make_net(hybrid)
+    with autograd.record():
+        net(data())
+        with pytest.raises(RuntimeError, match=r"not initialized on context cpu\(1\)"):
+            net(data().as_in_context(mx.cpu(1)))
+
+
+def test_an_error_of_mxnet_comes_without_a_line_of_tofu(on):
+    """A warning that the block runs serially would end this test."""
+    net = nn.Dense(4, in_units=3, prefix="narrow_")
+    started(net)
+    with pytest.raises(mx.MXNetError, match="Shape inconsistent"):
+        net(data())

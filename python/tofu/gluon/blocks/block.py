@@ -26,7 +26,7 @@ from tofu.gluon.session.arrays import classic, gives_numpy, shown
 from tofu.gluon.session.autograd_hooks import in_graph
 from tofu.gluon.session.session import Session, active
 from tofu.gluon.training import outputs, views
-from tofu.gluon.training.parameter import TilingError, is_tiled, peeking
+from tofu.gluon.training.parameter import TilingError, check_context, is_tiled, peeking
 
 from .compile_block import make_pool
 from .program_pool import Pool, Signature
@@ -58,6 +58,7 @@ class PartitionedBlock:
         self._parameters = {name: p for name, (is_input, p) in arguments if not is_input}
         self._pools: collections.OrderedDict[Signature, Optional[Pool]] = collections.OrderedDict()
         self._told: set[str] = set()
+        self._untold: list[str] = []
 
     def wanted(self) -> bool:
         """Whether there is anything to partition: a trainable or tiled parameter."""
@@ -104,6 +105,7 @@ class PartitionedBlock:
         if any(array.stype != "default" for array in inputs.values()):
             self.warn_serial("an input is sparse, expected dense ones", current)
             return None
+        self._check_contexts(inputs)
         trained = {name for name, p in self._parameters.items() if p.grad_req != "null"}
         train, record = autograd.is_training(), autograd.is_recording()
         gradients = set(trained)
@@ -127,13 +129,36 @@ class PartitionedBlock:
             reason = (
                 "all its parameters are frozen (grad_req 'null'), so that it runs on one device"
             )
-            messages.serial(self.name, reason, current)
+            messages.check_serial(self.name, reason, current)
 
     def warn_serial(self, reason: str, current: Session) -> None:
-        """Warn, once per reason, that the block or some of its calls run serially."""
+        """Have ``run_serially`` warn, once per reason, that the block or a call runs serially.
+
+        Raises:
+            ConfigError: the user has asked for that, or the saved plan is for this block.
+        """
         if reason not in self._told:
-            messages.serial(self.name, reason, current)
+            messages.check_serial(self.name, reason, current)
             self._told.add(reason)
+            self._untold.append(reason)
+
+    def run_serially(self, run: Callable[[], Any]) -> Any:
+        """Run the block's call as MXNet does, and tell why; an error of MXNet's comes alone."""
+        reasons, self._untold = self._untold, []
+        try:
+            results = run()
+        except BaseException:
+            self._told.difference_update(reasons)
+            raise
+        for reason in reasons:
+            messages.warn_serial(self.name, reason)
+        return results
+
+    def _check_contexts(self, inputs: Mapping[str, Any]) -> None:
+        """Raise MXNet's error unless inputs and parameters are on the same context."""
+        for parameter in list(self._parameters.values())[:1]:  # make_pool compares the others
+            for array in inputs.values():
+                check_context(parameter, array.context)
 
     def _signature(
         self, inputs: Mapping[str, Any], gradients: set[str], *, train: bool
@@ -225,11 +250,11 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         reason = _reason_for_serial(self, args)
         if reason is not None:
             partitioned.warn_serial(reason, current)
-            return original(self, *args)
+            return partitioned.run_serially(lambda: original(self, *args))
         _check_structure(self, structure)
         results = partitioned.run(arrays, current)
         if results is None:
-            return original(self, *args)
+            return partitioned.run_serially(lambda: original(self, *args))
         return gluon_block._regroup(results, self._out_format)
 
     return _call_cached_op

@@ -14,7 +14,7 @@ import mxnet as mx
 from tofu.errors import InternalError, PlanError
 from tofu.gluon.session import block_report, messages
 from tofu.gluon.session.session import Session
-from tofu.gluon.training.parameter import check_tileable, is_tiled, shape_of, tile
+from tofu.gluon.training.parameter import check_context, check_tileable, is_tiled, shape_of, tile
 from tofu.gluon.training.tile_state import Update
 from tofu.mx.devices import GraphUse
 from tofu.mx.nnvm import symbol_text
@@ -59,6 +59,8 @@ def make_pool(
     for parameter in parameters.values():
         if not is_tiled(parameter):
             check_tileable(parameter)
+        for context in next(iter(parameters.values())).list_ctx():
+            check_context(parameter, context)
     messages.many_workers(session)
     operators = [node["op"] for node in json.loads(symbol_text(symbol))["nodes"]]
     session.state.runs_python |= "Custom" in operators

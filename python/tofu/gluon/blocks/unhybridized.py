@@ -216,7 +216,7 @@ def _run_traced(
                 raise UntraceableError(str(partitioned.reason))
     if results is None:
         with _quietly(state):
-            return original(block, *args)
+            return partitioned.run_serially(lambda: original(block, *args))
     graph.apply_effects()
     return nesting.rebuild(graph.outputs, results)
 
@@ -234,7 +234,9 @@ def _repeater(
 
     def repeat() -> Sequence[Any]:
         name = block.name or type(block).__name__
-        messages.serial(name, "autograd.grad asks for gradients of its gradients", session)
+        reason = "autograd.grad asks for gradients of its gradients"
+        messages.check_serial(name, reason, session)
+        messages.warn_serial(name, reason)
         session.state.traces[block].is_whole = True
         with _quietly(session.state), autograd.record(train_mode=train_mode):
             arrays, _ = nesting.flatten(original(block, *args))

@@ -27,6 +27,7 @@ __all__ = [
     "TofuWarning",
     "check_eager",
     "check_pins",
+    "check_serial",
     "gathered",
     "left_out",
     "many_workers",
@@ -35,11 +36,11 @@ __all__ = [
     "plain_fetch",
     "plan_missing",
     "replicated",
-    "serial",
     "set_level",
     "stale_text",
     "undescribed",
     "warn",
+    "warn_serial",
 ]
 
 _LEVELS = {"quiet": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
@@ -149,16 +150,16 @@ def plan_missing(name: str, path: Path) -> None:
     )
 
 
-def serial(name: str, reason: str, session: Session) -> None:
-    """Warn that a block runs serially, in plain MXNet.
-
-    Raises:
-        ConfigError: the user has asked for that, or the saved plan is for this block.
-    """
+def check_serial(name: str, reason: str, session: Session) -> None:
+    """Raise ConfigError if a setting, or a saved plan, forbids that a block runs serially."""
     required = _required_by(session)
     if required:
         raise ConfigError(f"{name} cannot be partitioned, as {required} requires: {reason}")
     _check_plan_is_used(f"{name} cannot be partitioned: {reason}", session)
+
+
+def warn_serial(name: str, reason: str) -> None:
+    """Warn that a block runs serially, in plain MXNet."""
     warn(f"{name} runs serially: {reason}")
 
 

@@ -31,6 +31,7 @@ from .views import View
 __all__ = [
     "Tiled",
     "TilingError",
+    "check_context",
     "check_tileable",
     "gated_tiles",
     "is_tiled",
@@ -123,6 +124,7 @@ class Tiled:
         return self._views()[0].get(self._script_context(ctx))
 
     def _script_context(self, ctx: Any) -> Any:
+        """One of the script's contexts, as ``data`` takes it; raises MXNet's error for others."""
         if ctx is None:
             return self._ctx_list[0]
         # Use the parent's check of contexts, with contexts in place of its arrays.
@@ -250,6 +252,13 @@ def check_tileable(parameter: Any) -> None:
             f"parameter {parameter.name}: initialized on {parameter.list_ctx()}, expected one "
             "context; initialize it on one, and tofu splits the batch over the workers"
         )
+
+
+def check_context(parameter: Any, ctx: Any) -> None:
+    """Raise MXNet's RuntimeError unless `parameter` is on the context of a call's input."""
+    if ctx not in parameter._ctx_list:
+        find = parameter._script_context if is_tiled(parameter) else parameter.data
+        find(ctx)
 
 
 def tile(

@@ -10,7 +10,7 @@ import mxnet as mx
 import numpy as np
 
 from tofu.errors import GraphError
-from tofu.mx.nnvm import Graph, Shape
+from tofu.mx.nnvm import Graph, Node, Shape
 
 from ..extension import mxnet_errors
 
@@ -53,11 +53,24 @@ def infer(
             (shape or scalars) and all(dim >= least for dim in shape) for shape in node.shapes
         ]
         if len(is_known) != node.num_outputs or not all(is_known) or -1 in node.dtypes:
-            raise GraphError(
-                f"node {node.name!r} ({node.op}): its shape or dtype does not follow from the "
-                f"variables given: found {node.shapes or 'no shapes'}; give the shape of every "
-                "input, parameter and auxiliary state"
-            )
+            raise GraphError(f"node {node.name!r} ({node.op}): {_unknown(node)}")
+
+
+def _unknown(node: Node) -> str:
+    """Why a node's outputs cannot be used, and what to do; those of its inputs are known."""
+    found = f"found {node.shapes or 'no shapes'}"
+    if node.is_variable:
+        return (
+            f"its shape or dtype does not follow from the variables given: {found}; give the "
+            "shape of every input, parameter and auxiliary state"
+        )
+    if any(0 in shape for shape in node.shapes) and mx.util.is_np_shape():
+        return f"its output has no elements: {found}; expected at least one"
+    return (
+        f"its shape or dtype does not follow from those of its inputs, as where it depends on "
+        f"values: {found}; a graph needs all shapes before it runs, so compute this operator "
+        "outside of the block, and make blocks of what comes before and after it"
+    )
 
 
 @functools.lru_cache(maxsize=64)
