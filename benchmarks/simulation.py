@@ -140,6 +140,7 @@ def predict(case: Case, workers: int, objective: str, file: str) -> dict[str, fl
     from tofu import _core
     from tofu.analysis.strategy_table import strategy_table
     from tofu.mx.memory.executor_memory import predict as predict_memory
+    from tofu.mx.model.mxnet_programs import MXNET
     from tofu.planner.search import search
     from tofu.plans import Problem, SearchOptions
     from tofu.plans.machine_files import read_machine
@@ -149,7 +150,8 @@ def predict(case: Case, workers: int, objective: str, file: str) -> dict[str, fl
     table = strategy_table(graph.training_graph(optimizer="sgd_mom"))[0]
     if objective == "time":
         options = SearchOptions(objective="time", machine=file, allow_replication=True)
-        plan = search(Problem("", table, workers), options, fetch="multifetch").plan
+        problem = Problem("", table, workers, front_end=MXNET)
+        plan = search(problem, options, fetch="multifetch").plan
     else:
         plan = _core.plan(table, workers=workers)
     machine = json.loads(Path(file).read_text(encoding="utf-8"))

@@ -327,8 +327,8 @@ def gpus(*, smoke: bool) -> Rows:
     import gpu_calls
 
     from tofu import _core
+    from tofu.mx.model.sources import from_model
     from tofu.planner.search import search as search_problem
-    from tofu.planner.sources import from_model
     from tofu.plans.machine_files import machine_text, read_machine
     from tofu.simulate.simulation import simulate_plan
 

@@ -11,6 +11,7 @@ from _results import write_json
 
 from tofu import models
 from tofu.analysis.strategy_table import strategy_table
+from tofu.mx.model.mxnet_programs import MXNET
 from tofu.plans import Problem
 
 __all__ = ["context", "problem", "write"]
@@ -35,7 +36,7 @@ def problem(
     """
     graph = models.build(model, batch_size, reduced=reduced).training_graph(optimizer=optimizer)
     name = f"{model}, reduced" if reduced else model
-    return Problem(name, strategy_table(graph)[0], workers)
+    return Problem(name, strategy_table(graph)[0], workers, front_end=MXNET)
 
 
 def context() -> dict[str, Any]:

@@ -30,11 +30,12 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
 from tofu.models import Model, build
 from tofu.mx.graphs.lower.fused_norm import refined
+from tofu.mx.model.mxnet_programs import MXNET
 from tofu.planner.search import search
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.layers import layer_of
 from tofu.plans.machine_files import read_machine
-from tofu.simulate.simulated_step import Simulation
+from tofu.plans.simulated_step import Simulation
 from tofu.simulate.simulation import simulate_graph, simulate_plan, step_graph
 
 __all__ = [
@@ -211,7 +212,7 @@ class _Run:
                 return strategy_table(graph_of(fused))[0]
 
             refine = functools.partial(refined, prepare) if keeps_norms else None
-            problem = Problem(self.model.name, prepare(), workers, refine)
+            problem = Problem(self.model.name, prepare(), workers, refine, front_end=MXNET)
             options = SearchOptions(mode=mode)
             if mode == FOR_TIME:
                 options = SearchOptions(objective="time", machine=self.machine_name)

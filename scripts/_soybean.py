@@ -16,8 +16,8 @@ from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 from _steps import simulated_step
 from _training import progress
 
+from tofu.mx.model.sources import SymbolRequest, of_symbol
 from tofu.planner.search import plan_graph
-from tofu.planner.sources import SymbolRequest, of_symbol
 from tofu.plans import Problem, SearchOptions
 from tofu.tables import table
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from _common import context, write
 
+from tofu.mx.model.sources import SymbolRequest, of_symbol
 from tofu.planner.search import plan_graph
-from tofu.planner.sources import SymbolRequest, of_symbol
 from tofu.plans import Problem, SearchOptions
 from tofu.tables import table
 

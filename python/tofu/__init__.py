@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tofu.analysis import analyze
     from tofu.gluon import disable, enable
     from tofu.lang import Max, Min, Opaque, Prod, Sum, op
-    from tofu.planner import plan
+    from tofu.mx.model import plan
 
 __all__ = [
     "ConfigError",
@@ -62,7 +62,7 @@ _HOME = {
     "analyze": "tofu.analysis",
     "disable": "tofu.gluon",
     "enable": "tofu.gluon",
-    "plan": "tofu.planner",
+    "plan": "tofu.mx.model",
     **dict.fromkeys(("Max", "Min", "Opaque", "Prod", "Sum", "op"), "tofu.lang"),
 }
 

@@ -25,10 +25,10 @@ from tofu.cli.options import (
     tell_misplaced,
 )
 from tofu.cli.plan_torch import check_options, is_module
-from tofu.cli.prediction import step_predictor
 from tofu.cli.targets import Target, check_target
 from tofu.config import MODES, OBJECTIVES, Config, parse_mode, parse_workers
 from tofu.planner.comparison import Alternative, advice, compare
+from tofu.planner.prediction import step_predictor
 from tofu.planner.sweep import Measure
 from tofu.plans import Plan, SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
@@ -152,7 +152,7 @@ def compare_command(
             modes=chosen,
             objectives=("bytes", "time") if objectives == "both" else (config.objective,),
             options=SearchOptions(machine=config.machine, time_limit_s=time_limit),
-            measure=Measure.of(exact=memory == "exact", step_seconds=step_seconds),
+            measure=Measure(memory == "exact", step_seconds),
         )
     )
     click.echo(render(target, alternatives, form), nl=False)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from tofu.cli.plan_torch import parse_mesh, torch_module
 from tofu.errors import ConfigError
-from tofu.planner.comparison import Alternative
-from tofu.plans import SearchOptions
+from tofu.planner.comparison import Alternative, compare
+from tofu.planner.prediction import step_predictor
+from tofu.planner.sweep import Measure
+from tofu.plans import Problem, SearchOptions
 
 __all__ = ["compare_module"]
 
@@ -35,13 +38,18 @@ def compare_module(
         raise ConfigError(f"tofu compare {target}: give meshes, such as --mesh 2 --mesh 2,4")
     sizes = [parse_mesh(mesh) for mesh in meshes]
     planning: Any = torch_module("planning", _WHO)
-    frontiers: Any = torch_module("module_frontier", _WHO)
     model, args, kwargs = torch_module("loading", _WHO).load(target)
     traced = torch_module("module_trace", _WHO).trace(model, args, kwargs)
     alternatives: list[Alternative] = []
     for mesh in sizes:
-        prepared = planning.planning_of(
-            traced, mesh, optimizer=optimizer, options=options, name=target
-        )
-        alternatives += frontiers.compared(prepared, modes, objectives, exact=exact)
+        problem: Problem = planning.Ranks(traced, mesh, optimizer).problem(target)
+        predict = None
+        if options.machine:
+            predict = step_predictor(options.machine, problem.workers, None)
+        problem_for: Callable[[int], Problem] = {problem.workers: problem}.__getitem__
+        found = compare(
+            problem_for, workers=(problem.workers,), modes=modes, objectives=objectives,
+            options=options, measure=Measure(exact, predict),
+        )  # fmt: skip
+        alternatives += (dataclasses.replace(each, mesh=mesh) for each in found)
     return alternatives

@@ -25,15 +25,15 @@ from tofu.cli.options import (
     workers_option,
 )
 from tofu.cli.plan_torch import check_options, is_module
-from tofu.cli.prediction import step_predictor
 from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes
 from tofu.errors import PlanError
+from tofu.mx.model.saving import save_plan
+from tofu.mx.model.sources import default_workers
 from tofu.planner.frontier import Point, changed, frontier, turning_point, unbeaten
 from tofu.planner.frontier_picture import draw
+from tofu.planner.prediction import step_predictor
 from tofu.planner.rivals import rivals_of
-from tofu.planner.saving import save_plan
-from tofu.planner.sources import default_workers
 from tofu.planner.sweep import Measure
 from tofu.plans import SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
@@ -146,7 +146,7 @@ def frontier_command(
             limits=limits,
             most_bytes=most,
             rivals=compared,
-            measure=Measure.of(exact=not quick, step_seconds=predict, fetch=config.fetch),
+            measure=Measure(not quick, predict, config.fetch),
             recompute=recompute == "auto" and machine is not None,
         )
     )

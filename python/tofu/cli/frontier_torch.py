@@ -7,8 +7,10 @@ from typing import Any, Optional
 
 from tofu.cli.plan_torch import parse_mesh, torch_module
 from tofu.errors import ConfigError
-from tofu.planner.frontier import Point
-from tofu.plans import SearchOptions
+from tofu.planner.frontier import Point, frontier
+from tofu.planner.prediction import step_predictor
+from tofu.planner.sweep import Measure
+from tofu.plans import Problem, SearchOptions
 
 __all__ = ["frontier_of_module"]
 
@@ -33,13 +35,16 @@ def frontier_of_module(
     if mesh is None:
         raise ConfigError(f"tofu frontier {target}: give the devices, such as --mesh 2,4")
     sizes = parse_mesh(mesh)
-    frontiers: Any = torch_module("module_frontier", "tofu frontier --mesh")
     model, args, kwargs = torch_module("loading", "tofu frontier --mesh").load(target)
     traced = torch_module("module_trace", "tofu frontier --mesh").trace(model, args, kwargs)
-    planning = torch_module("planning", "tofu frontier --mesh").planning_of(
-        traced, sizes, optimizer=optimizer, options=options, name=target
-    )
-    points: list[Point] = frontiers.frontier_of(
-        planning, limits=limits, most_bytes=most_bytes, rivals=rivals, exact=exact
-    )
-    return points
+    ranks: Any = torch_module("planning", "tofu frontier --mesh").Ranks(traced, sizes, optimizer)
+    problem: Problem = ranks.problem(target)
+    predict = None
+    if options.machine:
+        predict = step_predictor(options.machine, problem.workers, None)
+    return list(
+        frontier(
+            problem, options, limits=limits, most_bytes=most_bytes, rivals=rivals,
+            measure=Measure(exact, predict),
+        )
+    )  # fmt: skip

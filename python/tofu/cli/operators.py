@@ -13,7 +13,7 @@ from tofu.cli.isolated import isolated
 from tofu.cli.options import check_script, describe_option, format_option, switch_on
 from tofu.errors import ConfigError
 from tofu.installation import IMPORT_ERRORS, check_mxnet, silence_numpy, unusable
-from tofu.planner.sources import DTYPES
+from tofu.mx.model.sources import DTYPES
 
 __all__ = ["FALSE_STRATEGY", "ops", "suggest", "verify"]
 

@@ -13,7 +13,6 @@ from typing import Any, Callable, Optional, TypeVar
 import click
 from click.core import ParameterSource
 
-from tofu import _core
 from tofu.cli.plan_torch import is_module
 from tofu.config import (
     AUTO,
@@ -40,7 +39,6 @@ __all__ = [
     "machine_option",
     "memory_option",
     "objective_option",
-    "check_devices",
     "check_no_module",
     "check_script",
     "describe_option",
@@ -214,15 +212,6 @@ def format_option(formats: Sequence[str], text: str) -> Callable[[_Decorated], _
     return click.option(
         "--format", "form", type=click.Choice(formats), default="text", show_default=True, help=text
     )
-
-
-def check_devices(workers: int, machine: _core.Machine) -> None:
-    """Raise ConfigError if a machine has fewer devices than there are workers."""
-    if workers > machine.devices:
-        raise ConfigError(
-            f"--workers {workers}: {machine.name} has {machine.devices} devices; "
-            "expected at most one worker for each"
-        )
 
 
 def check_no_module(name: str) -> None:

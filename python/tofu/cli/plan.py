@@ -47,7 +47,7 @@ from tofu.cli.step_table import read_measured, step_section
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.planner.sources import (
+from tofu.mx.model.sources import (
     SymbolRequest,
     check_symbol_text,
     from_model,

@@ -15,10 +15,10 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import described_name
 from tofu.cli.explained import explained_in, explained_names
 from tofu.errors import ConfigError
+from tofu.mx.model.memory import with_memory
+from tofu.mx.model.saving import save_plan
 from tofu.planner.decide import plan_problem
 from tofu.planner.limits import held_bytes
-from tofu.planner.memory import with_memory
-from tofu.planner.saving import save_plan
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.names import matching

@@ -12,7 +12,6 @@ from tofu.cli.options import (
     Script,
     allow_replication_option,
     batch_size_option,
-    check_devices,
     describe_option,
     fetch_option,
     format_option,
@@ -32,10 +31,11 @@ from tofu.cli.targets import Target, check_target
 from tofu.cli.trace_file import check_output, predicted, write_trace
 from tofu.config import Config
 from tofu.installation import check_mxnet
+from tofu.mx.model.sources import default_workers, names_model
 from tofu.planner.estimate import batch_of
+from tofu.planner.prediction import check_devices
 from tofu.planner.search import default_fetch
 from tofu.planner.search import search as search_problem
-from tofu.planner.sources import default_workers, names_model
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.file import read as read_plans
 

@@ -8,10 +8,10 @@ from typing import Any, Optional
 
 import click
 
-from tofu.cli.options import check_devices
 from tofu.cli.plan_torch import parse_mesh, torch_module
 from tofu.cli.trace_file import check_output, predicted, write_trace
 from tofu.errors import ConfigError
+from tofu.planner.prediction import check_devices
 from tofu.plans import SearchOptions
 from tofu.plans.machine_files import read_machine
 from tofu.simulate.render import render_json, render_text

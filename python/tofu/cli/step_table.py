@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from tofu.cli.options import check_devices
 from tofu.cli.trace_file import predicted
 from tofu.errors import ConfigError
+from tofu.planner.prediction import check_devices
 from tofu.planner.search import default_fetch
 from tofu.plans import Plan, Problem
 from tofu.plans.render.explain import Section

@@ -12,8 +12,7 @@ from tofu.cli.inputs import Found, first_of_script
 from tofu.cli.options import check_no_module, check_script
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.planner.recomputation import recomputed
-from tofu.planner.sources import (
+from tofu.mx.model.sources import (
     SymbolRequest,
     check_symbol_text,
     from_model,
@@ -21,6 +20,7 @@ from tofu.planner.sources import (
     graphs_of_model,
     names_model,
 )
+from tofu.planner.recomputation import recomputed
 from tofu.plans import Problem
 from tofu.plans.file import PlanFile
 

@@ -17,7 +17,7 @@ from tofu.trace.profile import operator_of
 from tofu.trace.timeline import Timeline
 
 if TYPE_CHECKING:
-    from tofu.simulate.simulated_step import Simulation
+    from tofu.plans.simulated_step import Simulation
 
 __all__ = ["check_output", "predicted", "write_trace"]
 

@@ -16,7 +16,6 @@ from tofu import _core
 from tofu.plans import Plan, Problem, SearchOptions
 
 from .limits import Fit, check_fits, fit_within, held_bytes, keep_what_fits
-from .memory import with_memory
 from .recomputation import Recomputation, fit_with_recomputation
 from .search import Searched, search
 from .wish import Wish
@@ -78,7 +77,7 @@ def decide(
         ConfigError: there is no such machine, or it has too few devices.
         PlanError: an option does not fit the graph.
     """
-    options = wish.options
+    options = problem.front_end.adapted(wish.options)
 
     def attempt(graph: Problem, changed: SearchOptions) -> Decision[Made]:
         searched = programs.search(graph, changed)
@@ -117,7 +116,7 @@ def decide(
 
 
 class Plans(Programs[Plan]):
-    """Plans for people, with the memory that MXNet will allocate if it is to be counted.
+    """Plans for people, with the memory that the framework will allocate if it is to be counted.
 
     Args:
         wish: how to plan.
@@ -138,9 +137,9 @@ class Plans(Programs[Plan]):
         plan = searched.read()
         if not self._counted:
             return plan
-        return with_memory(
-            searched.problem, plan, self._wish.fetch, keep_fetched_bytes=keep_fetched_bytes
-        )
+        return searched.problem.front_end.begin_memory(
+            searched.problem, plan, fetch=self._wish.fetch, keep_fetched_bytes=keep_fetched_bytes
+        )()
 
     def held_bytes(self, made: Plan) -> int:
         """Bytes that the fullest worker holds."""

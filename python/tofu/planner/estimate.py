@@ -17,8 +17,9 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Callable, Optional
 
 from tofu.plans import Plan, Problem, SearchOptions
+from tofu.plans.problem import Start, in_turn
 
-from .side_threads import Start, in_turn, most_at_once, side_threads
+from .side_threads import most_at_once, side_threads
 from .sweep import Measure, Outcome, Trial, begin_trial, begun, sweep
 
 __all__ = [
@@ -102,7 +103,7 @@ def estimate(
         )
         for row, count in enumerate(counts, 1)
     )
-    for current in map(_of_outcome, sweep(trials, Measure.of(exact=exact))):
+    for current in map(_of_outcome, sweep(trials, Measure(exact))):
         current = dataclasses.replace(current, reason=current.reason or _no_use(current, least))
         if current.plan is not None and not current.reason:
             least = current
@@ -115,7 +116,7 @@ def _estimating(
     """Search a plan and measure it; yield when either has begun, before waiting for it."""
     wait_for_plan = begin_trial(_trial(problem, place), start)
     yield
-    wait_for_memory = begun(*wait_for_plan(), Measure.of(exact=exact), start)
+    wait_for_memory = begun(*wait_for_plan(), Measure(exact), start)
     yield
     return _of_outcome(wait_for_memory())
 

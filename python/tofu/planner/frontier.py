@@ -122,7 +122,7 @@ def _plans(
         if shared is not None:
             trial = Trial(f"{name}, {BY_SPEED}", problem, options, place=by_speed)
             yield (trial, dataclasses.replace(shared, simulation=None)), {}
-    if options.objective == "time" and measure.simulates:
+    if options.objective == "time" and problem.front_end.simulates and measure.step_seconds:
         trial = Trial("fastest of all modes", problem, options)
         with stage(trial.doing):
             replicating = dataclasses.replace(options, allow_replication=True)

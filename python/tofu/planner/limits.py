@@ -10,18 +10,24 @@ from __future__ import annotations
 import dataclasses
 from typing import Callable, Generic, Optional, TypeVar
 
+from tofu import _core
 from tofu.errors import MemoryLimitError, PlanError
-from tofu.plans import Plan
+from tofu.plans import Plan, Problem
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.peak import held_groups, peak_text
 
-__all__ = ["Fit", "check_fits", "fit_within", "held_bytes", "keep_what_fits"]
+__all__ = ["Fit", "check_fits", "fit_within", "held_bytes", "keep_what_fits", "serial_memory"]
 
 Found = TypeVar("Found")
 _TRIES = 6
 _LEAST_CUT = 0.01  # of the limit, between two tries
 _HELD_SHOWN = 3
 _LEAST_KEPT = 0.002  # of the limit, for which another partition is not worth it
+
+
+def serial_memory(problem: Problem) -> int:
+    """Estimate the memory of one device, counted as a run's summary counts a worker's."""
+    return _core.plan(problem.table, workers=1).memory_bytes
 
 
 def held_bytes(plan: Plan) -> int:

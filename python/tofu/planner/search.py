@@ -18,7 +18,7 @@ import json
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
 from tofu import _core, file_cache
 from tofu.analysis.strategy_table import table_digest
@@ -28,17 +28,14 @@ from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.machine_files import read_machine
 from tofu.plans.options import check_pins
 from tofu.plans.parts import Parts
-from tofu.plans.problem import Cuts
+from tofu.plans.problem import Cuts, FrontEnd, Start
 from tofu.plans.progress import SearchProgress, shown
+from tofu.plans.simulated_step import Simulation
 
 from .dumps import OnPass, dumper
 from .rivals import candidates, cuts_of, fast_rivals
 from .shares import Shares, device_speeds, refined_shares
-from .side_threads import Start
 from .time_model import time_model
-
-if TYPE_CHECKING:
-    from tofu.simulate.simulated_step import Simulation
 
 __all__ = [
     "BY_SPEED",
@@ -120,18 +117,19 @@ def search(
         problem: what to plan.
         options: how to search; None: the defaults.
         fetch: one of config.FETCHES; None: the default of the machine's devices.
-        simulated: whether the objective time is decided by simulation; else by the search's own
-            prediction.
+        simulated: whether the objective time is decided by simulation, if the problem's front end
+            simulates; else by the search's own prediction.
         dump_dir: where every pass writes a readable file, or None.
 
     Raises:
         ConfigError: there is no such machine, or it has too few devices.
         PlanError: an option does not fit the graph.
     """
-    chosen = options or SearchOptions()
+    chosen = problem.front_end.adapted(options or SearchOptions())
     if problem.saved is not None:
         return Searched(problem.replaced(problem.saved.table), problem.saved, chosen)
-    contest = _Contest(chosen, fetch, simulated, dumper(dump_dir))
+    judge = problem.front_end if simulated and problem.front_end.simulates else None
+    contest = _Contest(chosen, fetch, judge, dumper(dump_dir))
     for wish in problem.wishes:
         with contextlib.suppress(PlanError):
             return contest.refined(_with_cuts(problem, wish))
@@ -148,7 +146,7 @@ def begin_search(
     """
     if problem.saved is not None or problem.wishes:
         return lambda: search(problem, options, simulated=False)
-    contest = _Contest(options, None, simulated=False, on_pass=None)
+    contest = _Contest(problem.front_end.adapted(options), None, judge=None, on_pass=None)
     contest.begin(problem, start)
     return lambda: contest.refined(problem)
 
@@ -228,7 +226,7 @@ class _Contest:
     Args:
         options: how to search.
         fetch: one of config.FETCHES; None: the default of the devices.
-        simulated: whether plans for time are simulated.
+        judge: simulates plans for time; None: the search's own prediction decides.
         on_pass: called after every pass, or None.
     """
 
@@ -236,14 +234,15 @@ class _Contest:
         self,
         options: SearchOptions,
         fetch: Optional[str],
-        simulated: bool,
+        judge: Optional[FrontEnd],
         on_pass: Optional[OnPass],
     ) -> None:
         self._options = options
         self._on_pass = on_pass
         self._machine: Optional[_core.Machine] = None
         self._candidates = {options.objective: options}
-        if simulated and options.objective == "time":
+        self._judge = judge
+        if judge is not None and options.objective == "time":
             _check_machine(options)
             self._machine = read_machine(options.machine)
             self._candidates = candidates(options)
@@ -321,9 +320,9 @@ class _Contest:
         return search_plan(problem.table, problem.workers, problem.fixed, options, on_pass)
 
     def _simulated(self, plan: _core.Plan) -> Optional[Simulation]:
-        if self._machine is None or self._fetch is None:
+        if self._machine is None or self._fetch is None or self._judge is None:
             return None
-        return _simulated(plan, self._machine, self._fetch)
+        return self._judge.simulate(plan, self._machine, fetch=self._fetch)
 
 
 def with_shares(equal: Searched, fetch: Optional[str] = None) -> Optional[Searched]:
@@ -336,7 +335,7 @@ def with_shares(equal: Searched, fetch: Optional[str] = None) -> Optional[Search
     Returns:
         None where tiles must be equal, or all devices are alike.
     """
-    if not _may_share(equal.options):
+    if not _may_share(equal.options) or not equal.problem.front_end.simulates:
         return None
     machine, table = read_machine(equal.options.machine), equal.problem.table
     model = time_model(table, equal.options.machine)
@@ -345,7 +344,8 @@ def with_shares(equal: Searched, fetch: Optional[str] = None) -> Optional[Search
     def simulate(shares: Shares) -> Simulation:
         multiple = equal.plan.tile_multiple
         plan = equal.plan.with_shares(shares=shares, multiple=multiple, time=model)
-        simulation = _simulated(plan, machine, fetch or default_fetch(machine))
+        kind = fetch or default_fetch(machine)
+        simulation = equal.problem.front_end.simulate(plan, machine, fetch=kind)
         simulated.append(dataclasses.replace(equal, plan=plan, simulation=simulation))
         return simulation
 
@@ -362,12 +362,6 @@ def _may_share(options: SearchOptions) -> bool:
     if not options.machine or options.equal_tiles or options.parts:
         return False
     return read_machine(options.machine).is_mixed
-
-
-def _simulated(plan: _core.Plan, machine: _core.Machine, fetch: str) -> Simulation:
-    from tofu.simulate.simulation import simulate_plan  # which imports mxnet
-
-    return simulate_plan(plan, machine, fetch=fetch)
 
 
 def _slowness(searched: Searched) -> tuple[bool, float]:
@@ -412,6 +406,7 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
     Raises:
         PlanError: an option does not fit the graph.
     """
+    options = problem.front_end.adapted(options)
     with _searching(problem.table, options) as (model, arguments):
         frontier = _core.plan_frontier(
             problem.table,

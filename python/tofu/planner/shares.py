@@ -15,7 +15,7 @@ from tofu import _core
 from tofu.analysis.work import node_work
 
 if TYPE_CHECKING:
-    from tofu.simulate.simulated_step import Simulation
+    from tofu.plans.simulated_step import Simulation
 
 __all__ = ["Shares", "device_speeds", "refined_shares", "shares_of"]
 

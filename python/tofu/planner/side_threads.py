@@ -14,26 +14,13 @@ import contextlib
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Protocol, TypeVar
 
 from tofu import _core
+from tofu.plans.problem import Start
 
-__all__ = ["Start", "in_turn", "most_at_once", "side_threads"]
+__all__ = ["most_at_once", "side_threads"]
 
-T = TypeVar("T")
 _MOST = 4  # each computation holds a graph of all workers
-
-
-class Start(Protocol):
-    """Starts a computation; returns a function that waits for its result."""
-
-    def __call__(self, run: Callable[[], T]) -> Callable[[], T]:
-        """Start `run`, or keep it for later."""
-
-
-def in_turn(run: Callable[[], T]) -> Callable[[], T]:
-    """Start nothing: the computation runs when its result is wanted."""
-    return run
 
 
 def most_at_once() -> int:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Callable, Optional, Protocol, Union
+from typing import Callable, Optional, Union
 
 from tofu.errors import PlanError
 from tofu.plans import Plan, Problem, SearchOptions
+from tofu.plans.problem import Start, in_turn
 from tofu.plans.progress import stage
 
 from .limits import held_bytes
-from .memory import begin_memory
 from .recomputation import Recomputation
 from .search import Searched, begin_search
-from .side_threads import Start, in_turn, most_at_once, side_threads
+from .side_threads import most_at_once, side_threads
 
 __all__ = ["Found", "Measure", "Outcome", "Trial", "begin_trial", "begun", "sweep"]
 
@@ -23,12 +23,6 @@ __all__ = ["Found", "Measure", "Outcome", "Trial", "begin_trial", "begun", "swee
 _MOST_AHEAD = 16
 
 StepSeconds = Callable[[Problem, Plan], float]
-
-
-class Count(Protocol):
-    """Begins to count a plan's memory; returns a function that waits for the plan with it."""
-
-    def __call__(self, problem: Problem, plan: Plan, *, start: Start) -> Callable[[], Plan]: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,34 +82,21 @@ class Measure:
     """The measurements of plans that a sweep makes.
 
     Attributes:
-        count: counts the memory of a plan, such as ``begin_memory``; None: a quick estimate.
+        exact: whether to count the memory that the problem's framework will allocate; else a
+            quick estimate.
         step_seconds: predicts the time of a step; None: it is not predicted.
         fetch: the way to fetch that times are predicted for, one of config.FETCHES; None: the
             default of the machine's devices.
-        simulates: whether `step_seconds` simulates a step as MXNet runs it.
     """
 
-    count: Optional[Count] = None
+    exact: bool = False
     step_seconds: Optional[StepSeconds] = None
     fetch: Optional[str] = None
-    simulates: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        exact: bool,
-        step_seconds: Optional[StepSeconds] = None,
-        fetch: Optional[str] = None,
-    ) -> Measure:
-        """Count the memory that MXNet will allocate if `exact`."""
-        simulates = step_seconds is not None
-        return cls(begin_memory if exact else None, step_seconds, fetch, simulates)
 
     @property
     def runs_beside(self) -> bool:
-        """Whether most of the count can run during the searches of other plans."""
-        return self.count is begin_memory
+        """Whether the count can run during the searches of other plans."""
+        return self.exact
 
     def begin(
         self, trial: Trial, searched: Searched, start: Start = in_turn
@@ -126,7 +107,9 @@ class Measure:
         def plain() -> Plan:
             return unmeasured
 
-        wait = plain if self.count is None else self.count(problem, unmeasured, start=start)
+        wait = plain
+        if self.exact:
+            wait = problem.front_end.begin_memory(problem, unmeasured, start=start)
 
         def finish() -> Outcome:
             with stage(trial.doing):

@@ -1,20 +1,87 @@
-"""A problem: a training graph and the conditions that its plan must meet."""
+"""A problem: a training graph, the conditions that its plan must meet, and who will run it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Callable, Optional
+from typing import Callable, Optional, Protocol, TypeVar
 
 from tofu import _core
+from tofu.errors import InternalError
 
-__all__ = ["Cuts", "Problem", "Refine"]
+from .options import SearchOptions
+from .plan import Plan
+from .simulated_step import Simulation
+
+__all__ = ["Cuts", "FrontEnd", "Problem", "Refine", "Start", "in_turn"]
+
+T = TypeVar("T")
 
 # The dimension of each tensor, by name, that each step cuts; -1 leaves it whole.
 Cuts = Mapping[str, Sequence[int]]
 # Looks at the plan that was found, and returns the table of a graph that computes the same
 # faster if it is planned alike, or None.
 Refine = Callable[[_core.Plan], Optional[_core.StrategyTable]]
+
+
+class Start(Protocol):
+    """Starts a computation; returns a function that waits for its result."""
+
+    def __call__(self, run: Callable[[], T]) -> Callable[[], T]:
+        """Start `run`, or keep it for later."""
+
+
+def in_turn(run: Callable[[], T]) -> Callable[[], T]:
+    """Start nothing: the computation runs when its result is wanted."""
+    return run
+
+
+class FrontEnd:
+    """The framework that will run a problem's plans, as the planner needs it.
+
+    This one runs nothing: memory is the search's estimate, and a step's time is the search's
+    prediction.
+
+    Attributes:
+        simulates: whether ``simulate`` can be called.
+    """
+
+    simulates = False
+
+    def adapted(self, options: SearchOptions) -> SearchOptions:
+        """The options of a search of plans that the framework can run."""
+        return options
+
+    def begin_memory(
+        self,
+        problem: Problem,
+        plan: Plan,
+        *,
+        fetch: Optional[str] = None,
+        keep_fetched_bytes: int = 0,
+        start: Start = in_turn,
+    ) -> Callable[[], Plan]:
+        """Begin to count the memory that the framework will allocate.
+
+        Args:
+            problem: the problem that the plan solves.
+            plan: the plan.
+            fetch: one of config.FETCHES; None: the default of a run.
+            keep_fetched_bytes: as in SearchOptions.
+            start: starts the work that can be done beside other work.
+
+        Returns:
+            A function that waits for the plan with its memory in bytes.
+        """
+        return lambda: plan
+
+    def simulate(self, plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Simulation:
+        """Simulate a step of a plan on a machine.
+
+        Raises:
+            ConfigError: the machine has too few devices.
+        """
+        raise InternalError(f"{type(self).__name__} does not simulate")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +97,7 @@ class Problem:
         fixed: cuts that tensors have already, which every plan keeps.
         wishes: more cuts, which a plan keeps if it can: the first of these that some plan has.
         saved: the plan to use instead of a search, or None.
+        front_end: the framework that will run the plan.
     """
 
     name: str
@@ -40,6 +108,7 @@ class Problem:
     fixed: Cuts = dataclasses.field(default_factory=dict)
     wishes: tuple[Cuts, ...] = ()
     saved: Optional[_core.Plan] = dataclasses.field(default=None, repr=False, compare=False)
+    front_end: FrontEnd = dataclasses.field(default=FrontEnd(), repr=False, compare=False)
 
     @property
     def graph(self) -> _core.Graph:

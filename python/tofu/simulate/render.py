@@ -7,9 +7,8 @@ import json
 from collections.abc import Mapping
 
 from tofu.plans.plan import format_bytes, format_seconds
+from tofu.plans.simulated_step import Simulation
 from tofu.tables import table
-
-from .simulated_step import Simulation
 
 __all__ = ["render_json", "render_text"]
 

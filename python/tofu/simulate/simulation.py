@@ -21,7 +21,7 @@ from tofu.mx.memory.executor_memory import DEFAULT_MATCH_RANGE, operator_rules
 from tofu.mx.run.executor import planner_settings
 from tofu.plans.layout import heads_of
 from tofu.plans.progress import stage
-from tofu.simulate.simulated_step import LONGEST, Simulation, Timed
+from tofu.plans.simulated_step import LONGEST, Simulation, Timed
 
 __all__ = [
     "WorkRecord",

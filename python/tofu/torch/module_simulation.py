@@ -15,7 +15,7 @@ import math
 
 from tofu import _core
 from tofu.analysis.work import node_work
-from tofu.simulate.simulated_step import Simulation
+from tofu.plans.simulated_step import Simulation
 from tofu.torch.torch_plan import TorchPlan
 
 __all__ = ["simulate_module"]

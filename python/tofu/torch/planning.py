@@ -5,18 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import torch
 
 from tofu import _core
 from tofu.config import RECOMPUTES, parse_bytes, parse_recompute
 from tofu.errors import ConfigError
-from tofu.planner.decide import Programs, decide
-from tofu.planner.limits import check_fits
-from tofu.planner.search import Searched, search
+from tofu.planner.decide import plan_problem
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
+from tofu.plans.problem import FrontEnd
 from tofu.torch.aten_strategies import aten_table
 from tofu.torch.module_graph import OPTIMIZERS, training_graph
 from tofu.torch.module_trace import trace
@@ -25,16 +24,7 @@ from tofu.torch.repeats import repeated_as
 from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.traced import Traced
 
-__all__ = [
-    "Planning",
-    "check_mesh",
-    "own_options",
-    "plan",
-    "plan_traced",
-    "planned_as",
-    "planning_of",
-    "wish_of",
-]
+__all__ = ["Ranks", "check_mesh", "plan", "plan_traced", "wish_of"]
 
 
 def check_mesh(mesh: Any, where: str) -> tuple[int, ...]:
@@ -104,7 +94,7 @@ def wish_of(
         text = memory if isinstance(memory, str) else f"{memory}B"
         limit = parse_bytes(text, f"{where}: memory")
     chosen = parse_recompute(recompute, f"{where}: recompute")
-    return Wish(options or SearchOptions(), limit, chosen, exact=False)
+    return Wish(options or SearchOptions(), limit, chosen)
 
 
 def plan_traced(
@@ -122,100 +112,53 @@ def plan_traced(
     Raises:
         MemoryLimitError: no plan was found that fits in the limit.
     """
-    wish = wish or Wish(exact=False)  # nothing is kept in the memory that is left
-    planning = planning_of(traced, mesh, optimizer=optimizer, options=wish.options, name=name)
-    wish = dataclasses.replace(wish, options=planning.options)
-    limit = wish.limit_bytes
-    decision = decide(planning.problem, wish, ModulePlans(planning), room_bytes=limit)
-    best = decision.made if limit is None else with_memory(decision.made)
-    if limit is not None:
-        check_fits(name or "the module", best.details, limit, recompute=wish.recompute)
-    if decision.recomputation is None:
-        return best
-    return best.replaced(decision.recomputation.note(best.details))
+    wish = wish or Wish()
+    ranks = Ranks(traced, mesh, optimizer)
+    problem, found = plan_problem(ranks.problem(name), wish)
+    planned = ranks.planned(found, problem.graph)
+    return planned if wish.limit_bytes is None else with_memory(planned)
 
 
-@dataclasses.dataclass(frozen=True)
-class Planning:
-    """A module, a mesh and the options to plan it with.
+class Ranks(FrontEnd):
+    """The ranks of a mesh: their programs of a module's plans, and the memory of these.
 
     Attributes:
         traced: the module.
         mesh: the size of every dimension of the mesh.
-        optimizer: the optimizer whose state counts as memory.
-        problem: the module's graph and its strategies.
-        options: options of the search, with a step for each mesh dimension of 2 or more devices.
+        optimizer: the optimizer whose state counts as memory, or None.
         undescribed: operators that every device computes whole, each with the reason.
     """
 
-    traced: Traced
-    mesh: tuple[int, ...]
-    optimizer: Optional[str]
-    problem: Problem
-    options: SearchOptions
-    undescribed: Mapping[str, str]
+    def __init__(self, traced: Traced, mesh: tuple[int, ...], optimizer: Optional[str]) -> None:
+        self.traced = traced
+        self.mesh = mesh
+        self.optimizer = optimizer
+        self._table, self.undescribed = aten_table(training_graph(traced, optimizer))
 
+    def problem(self, name: str) -> Problem:
+        """The module's graph and its strategies."""
+        return Problem(name, self._table, math.prod(self.mesh), front_end=self)
 
-def planning_of(
-    traced: Traced,
-    mesh: tuple[int, ...],
-    *,
-    optimizer: Optional[str] = "adam",
-    options: Optional[SearchOptions] = None,
-    name: str = "",
-) -> Planning:
-    """Prepares a traced module for the search."""
-    table, undescribed = aten_table(training_graph(traced, optimizer))
-    parts = tuple(size for size in mesh if size > 1)
-    chosen = own_options(options or SearchOptions(), parts)
-    problem = Problem(name, table, math.prod(mesh))
-    return Planning(traced, mesh, optimizer, problem, chosen, undescribed)
+    def adapted(self, options: SearchOptions) -> SearchOptions:
+        """A step for each mesh dimension of 2 or more devices.
 
+        PyTorch's optimizers update parameters where they are kept, and ranks keep no regions.
+        """
+        parts = tuple(size for size in self.mesh if size > 1)
+        return dataclasses.replace(options, parts=parts, tie_updates=True, keep_fetched_bytes=0)
 
-def own_options(options: SearchOptions, parts: tuple[int, ...]) -> SearchOptions:
-    """Adapts options to these steps and to PyTorch.
+    def begin_memory(self, problem: Problem, plan: Plan, **_: Any) -> Callable[[], Plan]:
+        """Run a rank's program without data when the memory is wanted."""
+        return lambda: held_by_rank(self.planned(plan, problem.graph))
 
-    Its optimizers update parameters where they are kept.
-    """
-    return dataclasses.replace(options, parts=parts, tie_updates=True)
+    def planned(self, found: Plan, graph: _core.Graph) -> TorchPlan:
+        """Converts a search's plan to a module's plan, with the bytes that ranks receive.
 
-
-def planned_as(planning: Planning, found: Plan, graph: Optional[_core.Graph] = None) -> TorchPlan:
-    """Converts a search's plan to a module's plan, with the bytes that ranks receive.
-
-    Args:
-        planning: the module.
-        found: the plan.
-        graph: the graph that it is for, if that runs parts of the module's again.
-    """
-    traced = planning.traced
-    if graph is not None and graph.hash != planning.problem.graph.hash:
-        traced = repeated_as(traced, graph)
-    module_plan = TorchPlan(
-        traced,
-        graph or planning.problem.graph,
-        planning.mesh,
-        found,
-        planning.undescribed,
-        planning.optimizer,
-    )
-    return module_plan.replaced(found.noted(fetched_bytes=module_plan.program(0).fetched_bytes))
-
-
-class ModulePlans(Programs[TorchPlan]):
-    """Makes a module's plans; counts a rank's memory when a limit needs it."""
-
-    def __init__(self, planning: Planning) -> None:
-        self._planning = planning
-
-    def search(self, problem: Problem, options: SearchOptions) -> Searched:
-        """Search by the search's own prediction: the simulator asks MXNet about its operators."""
-        return search(problem, options, simulated=False)
-
-    def make(self, searched: Searched, keep_fetched_bytes: int) -> TorchPlan:
-        """Make the module's plan; ranks keep no fetched regions."""
-        return planned_as(self._planning, searched.read(), searched.problem.graph)
-
-    def held_bytes(self, made: TorchPlan) -> int:
-        """The bytes that a rank holds."""
-        return sum(held_by_rank(made).bytes_per_worker.values())
+        Args:
+            found: the plan.
+            graph: the graph that it is for, which may run parts of the module's again.
+        """
+        is_own = graph.hash == self._table.graph.hash
+        traced = self.traced if is_own else repeated_as(self.traced, graph)
+        plan = TorchPlan(traced, graph, self.mesh, found, self.undescribed, self.optimizer)
+        return plan.replaced(found.noted(fetched_bytes=plan.program(0).fetched_bytes))

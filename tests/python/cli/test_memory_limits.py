@@ -11,8 +11,8 @@ pytest.importorskip("mxnet")
 import tofu
 from tofu.cli import main
 from tofu.errors import ConfigError, MemoryLimitError
+from tofu.mx.model.sources import from_model
 from tofu.planner.limits import held_bytes
-from tofu.planner.sources import from_model
 
 from ..support import forked
 

@@ -298,7 +298,7 @@ FORK_ALL = """
 import os, signal, sys, time
 import mxnet
 from tofu.cli import main
-from tofu.planner import sources
+from tofu.mx.model import sources
 import tofu.mx.graphs.training_graph, tofu.mx.memory.step_memory
 for path in sys.argv[1:]:
     child = os.fork()

@@ -94,7 +94,7 @@ def test_a_command_tells_its_stages(name, told, capsys):
 SLOW = """
 import sys, time
 from tofu.plans import progress
-from tofu.planner import sources
+from tofu.mx.model import sources
 
 progress._PATIENCE_S = progress._BETWEEN_S = 0.01
 sources._on_gpus = lambda config: time.sleep(0.5)  # while the graph is made

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("mxnet")
 
 from tofu.cli import main
+from tofu.mx.model.sources import from_model
 from tofu.planner.search import search
-from tofu.planner.sources import from_model
 from tofu.plans import SearchOptions
 from tofu.plans.machine_files import read_machine
 from tofu.simulate.simulation import simulate_plan

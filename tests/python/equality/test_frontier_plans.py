@@ -8,7 +8,7 @@ from mxnet.gluon import nn
 
 import tofu
 from tofu.gluon.session.session import looking
-from tofu.planner.saving import save_plan
+from tofu.mx.model.saving import save_plan
 from tofu.planner.search import plan_frontier
 from tofu.plans import Problem, SearchOptions
 

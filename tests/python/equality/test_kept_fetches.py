@@ -12,9 +12,9 @@ from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.gluon.session.session import looking
 from tofu.mx import extension
+from tofu.mx.model.sources import from_model
 from tofu.planner.decide import plan_problem
 from tofu.planner.limits import Fit, held_bytes, keep_what_fits
-from tofu.planner.sources import from_model
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 

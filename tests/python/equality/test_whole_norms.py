@@ -16,13 +16,13 @@ from tofu.gluon.session.session import looking
 from tofu.mx.graphs.lower.fused_norm import STATISTICS, kept_whole, whole_statistics
 from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.memory.step_memory import step_memory
+from tofu.mx.model.memory import with_memory
+from tofu.mx.model.saving import save_plan
+from tofu.mx.model.sources import from_block
 from tofu.planner.compile_plan import compile_graph
 from tofu.planner.decide import plan_problem
 from tofu.planner.limits import held_bytes
-from tofu.planner.memory import with_memory
-from tofu.planner.saving import save_plan
 from tofu.planner.search import plan_graph, plan_refined, search
-from tofu.planner.sources import from_block
 from tofu.planner.wish import Wish
 from tofu.plans import Problem, SearchOptions
 from tofu.plans import file as plan_file

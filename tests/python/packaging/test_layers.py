@@ -121,7 +121,7 @@ VERIFY = [f"tofu.verify.{name}" for name in ("calls", "run", "find", "check", "i
 # The entry points: ``python -m tofu``, and the package's lazy names.
 TOP = ["tofu.__main__", "tofu"]
 USE_MXNET = (
-    "tofu.mx", "tofu.gluon", "tofu.models", "tofu.verify", "tofu.planner", "tofu.simulate",
+    "tofu.mx", "tofu.gluon", "tofu.models", "tofu.verify", "tofu.simulate",
     "tofu.trace",
 )  # fmt: skip
 

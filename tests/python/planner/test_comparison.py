@@ -12,9 +12,9 @@ pytest.importorskip("mxnet")
 from tofu.cli import main
 from tofu.cli.compare import render
 from tofu.errors import PlanError
+from tofu.mx.model.sources import from_model
 from tofu.planner import sweep
 from tofu.planner.comparison import Alternative, advice, compare
-from tofu.planner.sources import from_model
 from tofu.planner.sweep import Measure
 from tofu.plans import Plan, Problem
 
@@ -47,7 +47,7 @@ def test_every_combination_is_searched():
         workers=(2,),
         modes=("tofu",),
         replication=(False,),
-        measure=Measure.of(exact=True),
+        measure=Measure(exact=True),
     )
     assert exact.plan.memory == "exact"
 

@@ -12,6 +12,7 @@ from tofu import models
 from tofu.cli import estimate as command
 from tofu.cli import main
 from tofu.errors import PlanError
+from tofu.mx.model.sources import from_model
 from tofu.planner import estimate as estimating
 from tofu.planner import sweep
 from tofu.planner.estimate import (
@@ -24,7 +25,6 @@ from tofu.planner.estimate import (
     largest_batches,
 )
 from tofu.planner.search import search_plan
-from tofu.planner.sources import from_model
 from tofu.plans import Plan
 
 from ..plans.documents import document

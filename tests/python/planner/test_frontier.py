@@ -15,15 +15,15 @@ pytest.importorskip("mxnet")
 
 from tofu.cli import main
 from tofu.cli.frontier import render
-from tofu.cli.prediction import step_predictor
 from tofu.errors import ConfigError, MemoryLimitError, PlanError
+from tofu.mx.model.sources import from_model
 from tofu.planner import decide, sweep
 from tofu.planner.decide import plan_problem
 from tofu.planner.frontier import Point, frontier, turning_point, unbeaten
 from tofu.planner.limits import held_bytes
+from tofu.planner.prediction import step_predictor
 from tofu.planner.rivals import rivals_of
 from tofu.planner.search import plan_graph, search
-from tofu.planner.sources import from_model
 from tofu.planner.sweep import Measure
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, SearchOptions
@@ -321,7 +321,7 @@ def test_a_frontier_on_a_mixed_machine_gives_slower_devices_smaller_tiles(tmp_pa
     path.write_text(json.dumps(mixed_machine(4)))
     options = SearchOptions(objective="time", machine=str(path))
     problem = from_model("mlp", batch_size=512, optimizer="sgd", workers=8)
-    measure = Measure.of(exact=False, step_seconds=step_predictor(str(path), 8, None))
+    measure = Measure(step_seconds=step_predictor(str(path), 8, None))
     points = list(frontier(problem, options, limits=2, measure=measure))
     fastest = unbeaten(points)[-1]
     by_speed = [point for point in points if point.name.endswith("tiles by speed")]

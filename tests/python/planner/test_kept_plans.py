@@ -10,8 +10,8 @@ from tofu import _core
 from tofu.analysis import strategy_table
 from tofu.analysis.strategy_table import table_digest
 from tofu.cli.main import main
+from tofu.mx.model.sources import from_model
 from tofu.planner import search
-from tofu.planner.sources import from_model
 from tofu.plans import SearchOptions
 
 

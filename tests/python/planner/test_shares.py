@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("mxnet")
 
+from tofu.mx.model.sources import from_model
 from tofu.planner.search import BY_SPEED, search
 from tofu.planner.shares import device_speeds, refined_shares, shares_of
-from tofu.planner.sources import from_model
 from tofu.plans import Plan, SearchOptions
 from tofu.plans.machine_files import machine_text, read_machine
 from tofu.plans.render.text import render_text

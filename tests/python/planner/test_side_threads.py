@@ -12,12 +12,12 @@ pytest.importorskip("mxnet")
 
 from tofu import _core
 from tofu.errors import InternalError
+from tofu.mx.model.sources import from_model
 from tofu.planner import search as searching
 from tofu.planner import sweep
 from tofu.planner.estimate import estimate
 from tofu.planner.search import search
 from tofu.planner.side_threads import side_threads
-from tofu.planner.sources import from_model
 from tofu.planner.sweep import Measure, Trial
 from tofu.plans.progress import SearchProgress
 
@@ -69,7 +69,7 @@ def test_the_next_plans_are_searched_while_one_is_measured(monkeypatch):
 
     monkeypatch.setattr(sweep, "begin_search", note)
     for outcome in sweep.sweep(
-        [Trial(str(k), mlp(k)) for k in (1, 2, 3, 4, 5)], Measure.of(exact=True)
+        [Trial(str(k), mlp(k)) for k in (1, 2, 3, 4, 5)], Measure(exact=True)
     ):
         assert outcome.plan.memory == "exact"
         told.append(f"outcome {outcome.trial.name}")

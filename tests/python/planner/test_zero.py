@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("mxnet")
 
-from tofu.planner.memory import with_memory
+from tofu.mx.model.memory import with_memory
+from tofu.mx.model.sources import from_model
 from tofu.planner.search import plan_graph
-from tofu.planner.sources import from_model
 from tofu.plans import SearchOptions
 
 BATCH = 64

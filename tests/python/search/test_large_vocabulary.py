@@ -9,8 +9,8 @@ pytest.importorskip("mxnet")
 from mxnet.gluon import loss, nn
 
 from tofu.models.transformer import Gpt
+from tofu.mx.model.sources import from_block
 from tofu.planner.decide import plan_problem
-from tofu.planner.sources import from_block
 
 MIB = 2**20
 WORDS, POSITIONS, UNITS = 50257, 1024, 768

@@ -9,8 +9,8 @@ import pytest
 from tofu import config
 from tofu.config import OBJECTIVES
 from tofu.errors import ConfigError, PlanError
+from tofu.mx.model.sources import from_model
 from tofu.planner.search import plan_graph, search, search_plan
-from tofu.planner.sources import from_model
 from tofu.plans import Plan, SearchOptions
 from tofu.plans.machine_files import read_machine
 from tofu.plans.render.text import render_text

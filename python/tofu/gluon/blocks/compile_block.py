@@ -17,6 +17,7 @@ from tofu.gluon.session.session import Session
 from tofu.gluon.training.parameter import check_context, check_tileable, is_tiled, shape_of, tile
 from tofu.gluon.training.tile_state import Update
 from tofu.mx.devices import GraphUse
+from tofu.mx.model.mxnet_programs import MXNET
 from tofu.mx.nnvm import symbol_text
 from tofu.planner.compile_plan import Compiled
 from tofu.planner.wish import Wish
@@ -184,6 +185,7 @@ def _posed(prepared: _Prepared) -> tuple[Problem, Wish]:
         fixed=tile_cuts,
         wishes=(*wishes, *([state_cuts] if state_cuts else [])),
         saved=saved,
+        front_end=MXNET,
     )
     return problem, wish
 

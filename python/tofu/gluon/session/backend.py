@@ -42,7 +42,7 @@ def own() -> Backend:
     from tofu.mx.graphs.lower import fused_norm
     from tofu.mx.run import fetch_check, program, transfer
     from tofu.planner.compile_plan import compile_plan
-    from tofu.planner.memory import serial_memory
+    from tofu.planner.limits import serial_memory
     from tofu.planner.search import search
     from tofu.plans import layout
 

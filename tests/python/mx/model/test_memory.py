@@ -11,10 +11,10 @@ import mxnet as mx
 from tofu import _core
 from tofu.mx import extension
 from tofu.mx.memory.step_memory import step_memory
-from tofu.planner import memory
-from tofu.planner.memory import with_memory
+from tofu.mx.model import memory
+from tofu.mx.model.memory import with_memory
+from tofu.mx.model.sources import from_model
 from tofu.planner.search import search
-from tofu.planner.sources import from_model
 from tofu.plans import SearchOptions
 
 SMALL = {"mlp": 8, "wresnet-50-4": 2, "transformer": 2}

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("mxnet")
 
 from tofu import _core, models
-from tofu.planner import sources
-from tofu.planner.batch_graphs import BatchGraphs
-from tofu.planner.sources import graphs_of_model
+from tofu.mx.model import sources
+from tofu.mx.model.batch_graphs import BatchGraphs
+from tofu.mx.model.sources import graphs_of_model
 
 _FIRST = (4, 12, 6)
 

@@ -6,20 +6,14 @@ from typing import Callable, Optional
 
 from tofu import _core
 from tofu.plans import Plan, Problem
+from tofu.plans.problem import Start, in_turn
 from tofu.plans.progress import stage
 
-from .side_threads import Start, in_turn
-
-__all__ = ["begin_memory", "serial_memory", "with_memory"]
+__all__ = ["begin_memory", "with_memory"]
 
 # Each worker may fetch from all others, so the partitioned graph grows with the square of their
 # number: an MLP's takes 5 s for 512 workers, a minute for 1,024.
 _MOST_WORKERS = 512
-
-
-def serial_memory(problem: Problem) -> int:
-    """Estimate the memory of one device, counted as a run's summary counts a worker's."""
-    return _core.plan(problem.table, workers=1).memory_bytes
 
 
 def with_memory(

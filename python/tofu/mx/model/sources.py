@@ -22,6 +22,7 @@ from tofu.plans.file import PlanFile
 from tofu.plans.progress import stage
 
 from .batch_graphs import BatchGraphs, MakeGraph
+from .mxnet_programs import MXNET
 
 __all__ = [
     "SymbolRequest",
@@ -303,9 +304,10 @@ def _problem(
     count = workers or default_workers(config)
     # MXNet cannot bind whole BatchNorms if it copies between workers.
     if ((config or Config.from_environment()).fetch or default_fetch()) == "plain":
-        problem = Problem(name, prepare(None), count)
+        problem = Problem(name, prepare(None), count, front_end=MXNET)
     else:
-        problem = Problem(name, prepare(()), count, functools.partial(refined, prepare))
+        refine = functools.partial(refined, prepare)
+        problem = Problem(name, prepare(()), count, refine, front_end=MXNET)
     if saved is None:
         return problem
     return dataclasses.replace(problem, saved=_saved_plan(saved, problem, prepare))

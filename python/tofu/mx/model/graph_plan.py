@@ -13,6 +13,8 @@ from typing import Any, Optional, Union
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
+from tofu.planner.decide import plan_problem
+from tofu.planner.wish import Wish
 from tofu.plans import OperatorPlan, Plan, Problem, TensorPlan
 from tofu.plans.layers import Layer, layers_of
 from tofu.plans.names import matching, near_text
@@ -21,11 +23,9 @@ from tofu.plans.render.html import render_html
 from tofu.plans.render.layers import render_layers
 from tofu.plans.render.text import render_text, summary
 
-from .decide import plan_problem
 from .memory import with_memory
 from .saving import save_plan
 from .sources import SymbolRequest, from_block, from_model, from_symbol, names_model, of_symbol
-from .wish import Wish
 
 __all__ = ["GraphPlan", "plan"]
 
