@@ -36,7 +36,8 @@ from tofu.tables import table
 __all__ = ["check"]
 
 FAULT = 1  # exit status
-_OTHERS = (("float32", False), ("float64", False), ("float64", True))
+_WHOLE_DOUBLE = ("float64", False)
+_OTHERS = (("float32", False), _WHOLE_DOUBLE, ("float64", True))
 _TOLD = ("random", "own", "steps", "graphs")  # facts that runs record besides arrays
 _RECORD = "tofu.verify.script.record"
 _OPERATORS = "tofu.verify.script.find_operator"
@@ -71,7 +72,8 @@ def check(
 ) -> None:
     """Train SCRIPT for some steps whole and partitioned, in float32 and float64, and compare.
 
-    Rounding shrinks in float64, a fault does not. Exits with status 1 on a fault. Dropout keeps
+    Rounding shrinks in float64, a fault does not; a script that does not run in float64 is compared
+    in float32 alone. Exits with status 1 on a fault. Dropout keeps
     all values meanwhile, as its random numbers differ by worker. With --mesh, MODULE:FUNCTION
     returns a module of PyTorch and its inputs; its processes are connected by gloo, on CPUs.
     """
@@ -83,16 +85,20 @@ def check(
     tell_misplaced(click.get_current_context(), script, args)
     switch_on(**options)
     runs: dict[tuple[str, bool], dict[str, Any]] = {}
+    no_double = ""
     with tempfile.TemporaryDirectory() as folder:
         # This run comes first, because it gives the number of steps.
         for dtype, parted in (("float32", True), *_OTHERS):
             count = str(steps) if runs else f"{steps}+"
             try:
                 ran = _run(Path(folder), [count, script, *args], dtype, parted, plan)
-            except ConfigError:
+            except ConfigError as error:
                 if not runs:  # the script itself may fail
                     _run(Path(folder), [str(steps), script, *args], dtype, False, None)
-                raise
+                if (dtype, parted) != _WHOLE_DOUBLE:
+                    raise
+                no_double = str(error).partition(": ")[2]
+                break
             runs[dtype, parted] = ran
             steps = max(steps, int(ran["steps"]))
             if parted and ran["steps"] and not ran["graphs"]:
@@ -101,27 +107,32 @@ def check(
                     f"tofu run {script} tells why"
                 )
     # These modules need only NumPy, so MXNet is not imported.
+    import numpy as np
+
     from tofu.verify.script.compare_runs import compare, first_fault, first_unusual
 
     is_random, is_own = (any(ran[key] for ran in runs.values()) for key in ("random", "own"))
     for ran in runs.values():  # a fact that stays would be taken for a tensor
         for key in _TOLD:
             ran.pop(key)
-    differences = compare(
-        (runs["float32", False], runs["float32", True]),
-        (runs["float64", False], runs["float64", True]),
-    )
+    single = runs["float32", False], runs["float32", True]
+    double = None if no_double else (runs[_WHOLE_DOUBLE], runs["float64", True])
+    differences = compare(single, double)
     if not differences:
         raise ConfigError(
             f"tofu check {script}: it ended without a training step; expected one of "
             "gluon.Trainer, after a call of a block under autograd.record()"
         )
     fault = first_fault(differences)
-    unusual = None if fault else first_unusual(differences)
+    unusual = None if fault and double else first_unusual(differences)
+    if unusual is not None and not np.isfinite(unusual.single):
+        unusual = None
     wrong: list[dict[str, Any]] = []
-    if fault is not None or is_own:
+    if double and (fault is not None or is_own):
         wrong = _operators(["1", "float64", script, *args])
     sentences = [_verdict(fault, differences, is_random), *map(_wrong_text, wrong)]
+    if no_double:
+        sentences.insert(0, f"compared in float32 alone: {no_double}")
     if unusual is not None:
         command = [str(steps), script, *args]
         sentences.append(_sensitivity(unusual, runs["float32", False], command))
@@ -266,8 +277,8 @@ def _table(differences: Sequence[Any], everything: bool) -> list[str]:
     shown = list(differences) if everything else _worst(differences)
     rows = (
         (
-            str(diff.step), diff.kind, diff.name, f"{diff.single:.1e}", f"{diff.double:.1e}",
-            "fault" if diff.is_fault else "",
+            str(diff.step), diff.kind, diff.name, f"{diff.single:.1e}",
+            "" if diff.double is None else f"{diff.double:.1e}", "fault" if diff.is_fault else "",
         )
         for diff in shown
     )  # fmt: skip
@@ -280,24 +291,28 @@ def _worst(differences: Sequence[Any]) -> list[Any]:
     worst: dict[tuple[int, str], Any] = {}
     for diff in differences:
         key = (diff.step, diff.kind)
-        if key not in worst or (diff.double, diff.single) > _size(worst[key]):
+        if key not in worst or _size(diff) > _size(worst[key]):
             worst[key] = diff
     worst_ids = {id(each) for each in worst.values()}
     return [each for each in differences if id(each) in worst_ids or each.is_fault]
 
 
 def _size(each: Any) -> tuple[float, float]:
-    return each.double, each.single
+    return each.double or 0.0, each.single
 
 
 def _verdict(fault: Any, differences: Sequence[Any], is_random: bool) -> str:
+    is_single = any(each.double is None for each in differences)
+    dtype = "float32" if is_single else "float64"
     if fault is None:
+        usually = " usually makes it" if is_single else ""
         return (
-            f"rounding only: {len(differences)} tensors differ in float64 by no more than rounding"
+            f"rounding only: {len(differences)} tensors differ in {dtype} by no more than rounding"
+            + usually
         )
     text = (
         f"FAULT: at step {fault.step} the {fault.kind} {fault.name} is the first that differs by "
-        f"more than rounding ({fault.double:.1e} in float64)"
+        f"more than rounding ({fault.single if is_single else fault.double:.1e} in {dtype})"
     )
     if is_random:
         text += "; the net draws random numbers, which differ by worker and may be the cause"

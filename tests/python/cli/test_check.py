@@ -50,6 +50,39 @@ def test_scripts_that_cannot_be_checked(tmp_path):
     assert "train.py: it ended without a training step; expected one of gluon.Trainer" in line
 
 
+# MXNet adds no arrays of two types, so this runs in float32 alone.
+SINGLE = """
+import os
+import mxnet as mx
+from mxnet import autograd, gluon
+
+net = gluon.nn.Dense(4, in_units=3, prefix="net_")
+net.initialize()
+net.hybridize()
+trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+with autograd.record():
+    loss = (net(mx.nd.ones((4, 3))) + mx.nd.ones((4, 4), dtype="float32")).sum() * FACTOR
+loss.backward()
+trainer.step(4)
+"""
+
+
+def test_a_script_that_runs_in_float32_alone(tmp_path):
+    ran = check(tmp_path, SINGLE.replace("FACTOR", "1"))
+    assert ran.returncode == 0, ran.stderr
+    *table, single, verdict = ran.stdout.splitlines()
+    assert table[-2].split()[:2] == ["1", "weight"] and table[-2].split()[-1] != "fault"
+    assert single.startswith("compared in float32 alone: it does not run whole, in float64: MXNetE")
+    assert verdict.startswith("rounding only: 5 tensors differ in float32")
+
+
+def test_a_fault_of_a_script_that_runs_in_float32_alone(tmp_path):
+    wrong = "(1 + 0.1 * ('MXNET_GRAPH_PASS' in os.environ))"
+    ran = check(tmp_path, SINGLE.replace("FACTOR", wrong))
+    assert ran.returncode == 1, ran.stderr
+    assert "\nFAULT: at step 1 the gradient net_" in ran.stdout and "in float32)" in ran.stdout
+
+
 # Sums that cancel up to a rounding of float32: their signs depend on the order of the terms.
 EDGE = """
 import mxnet as mx

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
@@ -33,37 +33,40 @@ class Difference:
         kind: "output", "gradient" or "weight".
         name: the tensor.
         single: its largest relative difference in float32.
-        double: the same in float64.
+        double: the same in float64; None if the script does not run in float64.
     """
 
     step: int
     kind: str
     name: str
     single: float
-    double: float
+    double: Optional[float]
 
     @property
     def is_fault(self) -> bool:
-        """Whether rounding cannot explain the difference."""
+        """Whether rounding cannot explain the difference; in float32 alone, usual rounding."""
+        if self.double is None:
+            return not self.single <= UNUSUAL
         return not self.double <= max(_ROUNDING, _SHRINKS * min(self.single, 1.0))
 
 
 Arrays = Mapping[str, Any]
 
 
-def compare(single: tuple[Arrays, Arrays], double: tuple[Arrays, Arrays]) -> list[Difference]:
+def compare(
+    single: tuple[Arrays, Arrays], double: Optional[tuple[Arrays, Arrays]] = None
+) -> list[Difference]:
     """The differences of all tensors, in the order in which they were computed.
 
     Args:
         single: the results of the whole and the partitioned run in float32.
-        double: the same in float64.
+        double: the same in float64, if the script runs so.
     """
     differences = []
-    for key in dict.fromkeys(key for arrays in (*single, *double) for key in arrays):
+    for key in dict.fromkeys(key for arrays in (*single, *(double or ())) for key in arrays):
         step, kind, name = key.split("/", 2)
-        differences.append(
-            Difference(int(step), kind, name, _relative(key, *single), _relative(key, *double))
-        )
+        in_double = None if double is None else _relative(key, *double)
+        differences.append(Difference(int(step), kind, name, _relative(key, *single), in_double))
     return differences
 
 
