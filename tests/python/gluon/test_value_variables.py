@@ -178,6 +178,73 @@ def test_variables_are_those_of_mxnet(two, run):
     assert_same(run(), plainly(run), rounded=True)
 
 
+def hold_from_before(take):
+    """Arrays taken before the first call of the block, which divides its parameters."""
+
+    def run():
+        net, trainer = started()
+        taken = take(net.weight)
+        result = [step(net, trainer), taken + 0, step(net, trainer), taken + 0]
+        taken[:] = 0.5
+        return *result, step(net, trainer), net.weight.data()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda weight: weight.data(),
+        lambda weight: weight.list_data()[0][2:4],
+        lambda weight: weight.data().reshape((-1,)).detach(),
+        lambda weight: weight.grad(),
+        lambda weight: weight.list_grad()[0].reshape((-1,)),
+    ],
+)
+def test_arrays_from_before_the_division_follow_and_write(two, take):
+    run = hold_from_before(take)
+    assert_same(run(), plainly(run))
+
+
+@pytest.mark.parametrize("request_", ["write", "add"])
+@pytest.mark.parametrize("is_held", [True, False])
+def test_graphs_from_before_the_division_deliver(two, request_, is_held):
+    """The script records a penalty, and only then calls the block for the first time."""
+
+    def run():
+        net, trainer = started()
+        net.weight.grad_req = request_
+        weight, gradient = net.weight.data(), net.weight.grad()
+        with autograd.record():
+            loss = square(weight) + weight.sin().sum()
+            if not is_held:
+                del weight, gradient
+            loss = loss + square(output(net))
+        loss.backward()
+        result = [net.weight.grad().copy()]
+        if is_held:
+            with autograd.record():
+                loss = square(weight)
+            loss.backward()
+            result += [gradient, net.weight.grad().copy()]
+        trainer.step(1, ignore_stale_grad=True)
+        return *result, step(net, trainer)
+
+    assert_same(run(), plainly(run), rounded=True)
+
+
+def test_the_division_frees_arrays_that_nothing_holds(two):
+    net, _ = started()
+    held = net.bias.data()
+    for _ in range(2):  # the second call is after any operator that still read the arrays
+        with autograd.record():
+            output(net)
+        mx.nd.waitall()
+    assert [view._copy is None for view in net.weight._tofu_views] == [True, True]
+    assert net.bias._tofu_views[0]._copy is not None
+    assert held.shape == (8,)
+
+
 def test_a_value_is_freed_with_its_graph(two):
     net, trainer = started()
     step(net, trainer)

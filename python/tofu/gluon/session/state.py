@@ -38,6 +38,9 @@ class WholeArray(Protocol):
     def before_backward(self) -> None:
         """Synchronize before a backward pass."""
 
+    def expect_gradient(self) -> None:
+        """Prepare for a backward call that may compute the array's gradient, once all are equal."""
+
     def after_backward(self) -> None:
         """Synchronize after a backward pass."""
 

@@ -286,6 +286,7 @@ def tile(
     if is_tiled(parameter):
         raise InternalError(f"parameter {parameter.name} is tiled already")
     check_tileable(parameter)
+    plain_arrays = [*parameter._data, *(parameter._grad or ())]
     whole = classic(parameter._data[0])
     gradient = None if parameter._grad is None else classic(parameter._grad[0])
     numpy = is_numpy(parameter._data[0])
@@ -303,6 +304,23 @@ def tile(
         _mark_zeros(parameter, fresh)
     else:
         _mark(parameter, gradients, fresh)
+    del whole, gradient
+    _adopt(parameter, plain_arrays)
+
+
+def _adopt(parameter: Any, arrays: list[Any]) -> None:
+    """Have views follow the arrays of value and gradient that the script holds, if it does.
+
+    arrays: the plain parameter's, in the only list of them that tofu has; it is emptied.
+    """
+    gradient = arrays.pop() if len(arrays) > 1 else None
+    views = parameter._views()
+    views[0].adopt(arrays.pop(), gradient)
+    if gradient is not None:
+        views[1].adopt(gradient)
+    del gradient
+    for view in views:
+        view.forget_unless_held()
 
 
 def _spread(

@@ -27,12 +27,13 @@ import weakref
 from collections.abc import Iterable
 from typing import Any, Callable, Optional, Protocol
 
-from mxnet import autograd
+from mxnet import autograd, nd
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 from mxnet.numpy import ndarray as np_ndarray
 
+from tofu.gluon.session.arrays import classic
 from tofu.gluon.session.marks import marks_of, set_marks
 from tofu.gluon.session.state import WholeArray
 from tofu.mx.sharing import number_recorded, number_sharing
@@ -164,6 +165,7 @@ class View:
         self._equal = False  # whether nothing but the script can have changed either side
         self._is_writing = False
         self._gradient: Optional[Any] = None  # where autograd writes that of a variable
+        self._adds = False  # whether autograd adds there instead of overwriting it
         self._recorded = False  # whether a recorded operator may write to it, backward
         self._before: Optional[Any] = None  # its content before that backward pass
 
@@ -193,6 +195,30 @@ class View:
             self._views.add(self)
             return self._whole
 
+    def adopt(self, array: Any, gradient: Optional[Any] = None) -> None:
+        """Keep the array equal to the tiles that a script may have from before there were tiles.
+
+        Args:
+            array: the plain parameter's array, with the same content as the tiles.
+            gradient: where autograd writes its gradient if it is a variable.
+        """
+        with self._lock:
+            owner = self.owner()
+            assert owner is not None
+            self._copy = classic(array).detach()
+            self._whole, self._gradient = array, gradient
+            self._adds = owner.grad_req == "add"
+            self._equal = True
+            if not self._of_gradient:
+                _name_parameter(array, owner)
+            self._views.add(self)
+
+    def forget_unless_held(self) -> None:
+        """Stop synchronizing unless the script, or a graph, has the array."""
+        with self._lock:
+            if not self._is_held():
+                self.forget()
+
     def mark(self) -> None:
         """Make the script's array a variable if the parameter is trained.
 
@@ -206,7 +232,7 @@ class View:
                 if self._gradient is not None:  # it stays a variable, so the next one is another
                     self._whole = self._gradient = None
                 return
-            (self._gradient,) = arrays_without_memory([self._whole])
+            (self._gradient,), self._adds = arrays_without_memory([self._whole]), False
             autograd.mark_variables([self._whole], [self._gradient])
 
     def take_gradient(self) -> Optional[list[Any]]:
@@ -225,13 +251,20 @@ class View:
     def before_backward(self) -> None:
         """Flush; save copies that the backward pass may write to (BatchNorm's statistics)."""
         with self._lock:
-            if self._gradient is not None:
-                set_marks([self._whole], [False])  # of a backward call that failed
             if not self._recorded:
                 self.flush()
             elif self._write_back():
                 assert self._copy is not None
                 self._before = self._copy.copy()
+
+    def expect_gradient(self) -> None:
+        """Forget the gradient of a backward call that failed, or that others were added to."""
+        with self._lock:
+            if self._gradient is not None:
+                set_marks([self._whole], [False])
+                if self._adds:
+                    with autograd.pause():
+                        nd.zeros_like(self._gradient, out=self._gradient)
 
     def after_backward(self) -> None:
         """Synchronize from the side that the backward pass has written to."""
@@ -292,10 +325,10 @@ class View:
             return False
         if self._whole is not None and sys.getrefcount(self._whole) > _OWN_REFERENCES:
             return True
-        if self._gradient is not None and number_recorded(self._whole) > len((self._whole,)):
+        is_variable = 0 if self._whole is None else number_recorded(self._whole)
+        if is_variable > 1:
             return True
-        of_variable = self._gradient is not None
-        return number_sharing(self._copy) > 1 + (self._whole is not None) + of_variable
+        return number_sharing(self._copy) > 1 + (self._whole is not None) + is_variable
 
     def _is_there(self, owner: Owner) -> bool:
         return owner._data is not None and (
@@ -334,17 +367,33 @@ def _handed_out(array: Any, parameter: Optional[Owner], *, numpy: bool) -> Any:
         parameter: the parameter whose value it is; None for a gradient.
         numpy: whether the script gets arrays of ``mx.np``.
     """
-    handle = NDArrayHandle() if parameter is None else _ValueHandle()
-    check_call(_LIB.MXShallowCopyNDArray(array.handle, ctypes.byref(handle)))
+    whole = (np_ndarray if numpy else NDArray)(_same_handle(array, NDArrayHandle()))
     if parameter is not None:
-        handle.parameter = weakref.ref(parameter)
-    return (np_ndarray if numpy else NDArray)(handle)
+        _name_parameter(whole, parameter)
+    return whole
+
+
+def _name_parameter(array: Any, parameter: Owner) -> None:
+    """Tell the array of a parameter's whole value whose it is."""
+    handle = _same_handle(array, _ValueHandle())
+    handle.parameter = weakref.ref(parameter)
+    former = NDArray(array.handle)
+    array.handle = handle
+    del former  # frees the other handle
+
+
+def _same_handle(array: Any, handle: Any) -> Any:
+    """Make `handle` another one of the array, with its memory and place in autograd's graph."""
+    check_call(_LIB.MXShallowCopyNDArray(array.handle, ctypes.byref(handle)))
+    return handle
 
 
 def before_backward(views: Iterable[WholeArray]) -> None:
     """Synchronize tiles and copies before a backward pass."""
     for view in list(views):
         view.before_backward()
+    for view in list(views):  # an adopted gradient's memory may be that of another view
+        view.expect_gradient()
 
 
 def after_backward(views: Iterable[WholeArray]) -> None:
