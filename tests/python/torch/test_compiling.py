@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
+from typing import Any, Callable
+from unittest import mock
 
 import pytest
 import torch
@@ -16,13 +19,11 @@ from .ranks import on_ranks
 from .training import difference
 
 
-@pytest.fixture
-def eager(monkeypatch) -> None:
+def eagerly(run: Callable[..., None], *args: Any) -> None:
     """Let torch.compile trace, and run the traced graphs without a compiler."""
-    before = torch.compile
-    monkeypatch.setattr(
-        torch, "compile", lambda f, **options: before(f, backend="aot_eager", **options)
-    )
+    eager = functools.partial(torch.compile, backend="aot_eager")
+    with mock.patch.object(torch, "compile", eager):
+        run(*args)
 
 
 def compiled(name: str) -> None:
@@ -41,8 +42,8 @@ def compiled(name: str) -> None:
         assert sum(isinstance(step, Segment) for step in steps) > 1
 
 
-def test_compiled_segments_compute_the_same(eager) -> None:
-    on_ranks(2, compiled, "mlp")
+def test_compiled_segments_compute_the_same() -> None:
+    on_ranks(2, eagerly, compiled, "mlp")
 
 
 class Noisy(nn.Module):
@@ -72,8 +73,8 @@ def noisy() -> None:
         assert difference(*found) <= 1e-9
 
 
-def test_random_calls_draw_the_same(eager) -> None:
-    on_ranks(2, noisy)
+def test_random_calls_draw_the_same() -> None:
+    on_ranks(2, eagerly, noisy)
 
 
 @pytest.mark.whole(rotates=False)
