@@ -1,56 +1,69 @@
 """Finds what a traced forward leaves behind besides its outputs: in buffers, lists and objects.
 
-New values of buffers become part of the graph. Nothing else does, so what forward leaves in lists,
-dicts and objects is refused if it has gradients, and otherwise warned of.
+New values of buffers become part of the graph. Tensors that forward leaves in attributes, lists and
+dicts become outputs of the graph, and every planned call puts them there. The rest is refused.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, MutableSequence
+import enum
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from tofu.errors import GraphError
-from tofu.torch.module_state import containers
+from tofu.torch.left_by_forward import Kept, Left, restore
+from tofu.torch.module_state import ALL, END, SYMBOLS, Path, Reading, named
+from tofu.torch.private_names import pytree
 
 __all__ = ["DataWrites", "KeptByForward"]
 
-_OWN = frozenset(vars(torch.nn.Module()))  # the mappings of every module
+_OWN = frozenset(vars(torch.nn.Module())) - {"training"}  # the mappings of every module
+_CONSTANTS = (
+    bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, enum.Enum,
+)  # fmt: skip
 
 
 class KeptByForward:
-    """What a module has before its forward runs.
+    """Compares a module before and after its forward runs.
 
     Args:
-        module: the module, whose containers hold what they held before any trace.
+        module: the module.
+
+    Attributes:
+        left: the values that the last forward has left.
+        tensors: the tensors among them.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
+        self.left: Left = {}
+        self.tensors: list[Any] = []
         self._module = module
         self._name = type(module).__name__
-        own = [vars(each) for each in module.modules()]
-        known = {id(each) for each in own}
-        known |= {id(value) for each in own for name, value in each.items() if name in _OWN}
-        self._containers = [
-            (each, each.copy()) for each in containers(module) if id(each) not in known
-        ]
-        self._before: list[tuple[Any, dict[str, Any]]] = []
+        self._skipped = {id(vars(each)): _OWN | _set_by_hooks(each) for each in module.modules()}
 
     def begin(self) -> None:
-        """Note the parameters and buffers with which forward starts."""
-        groups = [g for each in self._module.modules() for g in (each._parameters, each._buffers)]
-        self._before = [(group, dict(group)) for group in groups]
+        """Note what there is before forward runs."""
+        modules = list(self._module.modules())
+        groups = [group for each in modules for group in (each._parameters, each._buffers)]
+        self._groups = [(group, dict(group)) for group in groups]
+        self._reading = Reading([*self._module.parameters(), *self._module.buffers()], set())
+        self._reading.frozen(self._module, 0)
+        known = {id(vars(each)[name]) for each in modules for name in _OWN}
+        self._containers = [
+            (path, each, each.copy())
+            for path, each in self._reading.containers.items()
+            if id(each) not in known
+        ]
 
     def end(self) -> None:
-        """Write new buffers into those that forward has replaced, and restore containers.
+        """Note what forward has left, write new buffers into old ones, and restore the module.
 
         Raises:
-            GraphError: forward leaves something that a planned call would not.
+            GraphError: forward leaves something that a planned call cannot.
         """
-        for group, before in self._before:
+        for group, before in self._groups:
             now = dict(group)
             for name in now.keys() - before.keys():
                 del group[name]  # torch runs forward again
@@ -58,11 +71,56 @@ class KeptByForward:
             for name, tensor in now.items():
                 if tensor is not before.get(name):
                     self._write(name, before.get(name), tensor)
-        for container, before in self._containers:
-            left = _new_values(container, before)
-            if left:
-                _restore(container, before)
-                self._tell(left)
+        self.tensors = []
+        left = {}
+        for path, container, before in self._containers:
+            new = self._new(path, container, before)
+            if new is None or new:
+                restore(container, before)
+            if new is None:
+                self._refuse(path, "removes or reorders values there")
+            for key, value in new.items():
+                left[path, key] = pytree.tree_map(
+                    lambda x, path=path, key=key: self._kept((path, key), x), value
+                )
+        self.left = left
+        changed = self._reading.changed()
+        if changed is not None:
+            self._refuse(changed, "changes it in place")
+
+    def _new(self, path: Path, container: Any, before: Any) -> Any:
+        """The values that a container has got by their keys; None if it has lost any."""
+        if isinstance(container, dict):
+            skipped = self._skipped.get(id(container), ())
+            if before.keys() - container.keys():
+                return None
+            return {
+                key: value
+                for key, value in container.items()
+                if key not in skipped and not (key in before and _same(before[key], value))
+            }
+        now, count = list(container), len(before)
+        if len(now) >= count and all(map(_same, now, before)):
+            return {END: now[count:]} if len(now) > count else {}
+        return None if any(x is y for x in now for y in before) else {ALL: now}
+
+    def _kept(self, place: tuple[Path, Any], value: Any) -> Any:
+        """Stands for a value; tensors become outputs of the graph."""
+        if isinstance(value, torch.nn.Parameter):
+            self._refuse(place, "keeps a parameter there")
+        if isinstance(value, torch.Tensor):
+            self.tensors.append(value)
+            return Kept(len(self.tensors) - 1, tuple(value.shape), value.dtype, value.requires_grad)
+        if not isinstance(value, (*_CONSTANTS, *SYMBOLS)):
+            self._refuse(place, f"keeps a {type(value).__name__} there")
+        return value
+
+    def _refuse(self, path: Path, does: str) -> None:
+        raise GraphError(
+            f"{self._name}: forward changes {named(path)!r} in a way that a planned call cannot "
+            f"repeat: it {does}; expected new tensors, numbers and texts in attributes and dicts, "
+            "and at the ends of lists: return the rest with the outputs"
+        )
 
     def _write(self, name: str, before: Any, now: Any) -> None:
         alike = before is not None and now is not None and before.shape == now.shape
@@ -75,41 +133,15 @@ class KeptByForward:
         with torch.no_grad():
             before.copy_(now)
 
-    def _tell(self, left: list[Any]) -> None:
-        where = f"{self._name}: forward leaves values in a list, a dict or an object"
-        if any(isinstance(x, torch.Tensor) and x.requires_grad for x in left):
-            raise GraphError(
-                f"{where}, among them a tensor with gradients, where later code would not find "
-                "it; return it with the outputs instead"
-            )
-        warnings.warn(
-            f"{where}, which planned calls do not do; return with the "
-            "outputs what other code reads",
-            stacklevel=2,
-        )
 
-
-def _new_values(container: Any, before: Any) -> list[Any]:
-    """The values that a container has got, or has in another place."""
-    known = dict(_places(before))
-    return [v for k, v in _places(container) if k not in known or not _same(known[k], v)]
-
-
-def _places(container: Any) -> Iterable[tuple[Any, Any]]:
-    return container.items() if isinstance(container, dict) else enumerate(container)
+def _set_by_hooks(module: torch.nn.Module) -> set[str]:
+    """The attributes that torch's hooks set before forward, such as those of a weight norm."""
+    return {str(getattr(hook, "name", "")) for hook in module._forward_pre_hooks.values()}
 
 
 def _same(one: Any, other: Any) -> bool:
-    plain = isinstance(one, (bool, int, float, str)) and type(one) is type(other)
+    plain = isinstance(one, _CONSTANTS) and type(one) is type(other)
     return one is other or (plain and bool(one == other))
-
-
-def _restore(container: Any, before: Any) -> None:
-    container.clear()
-    if isinstance(container, MutableSequence):
-        container.extend(before)
-    else:
-        container.update(before)
 
 
 class DataWrites(TorchFunctionMode):

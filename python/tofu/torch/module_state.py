@@ -14,8 +14,8 @@ import operator
 import sys
 import types
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Callable
+from collections.abc import Iterable, Iterator, Set
+from typing import Any, Callable, Optional
 
 import torch
 
@@ -23,9 +23,16 @@ from tofu.errors import GraphError
 from tofu.torch.watched_code import Read, function_of, reads_of_class, reads_of_function
 
 __all__ = [
-    "SYMBOLS", "ModuleState", "Place", "check_hooks", "containers", "counted", "plain_attributes",
-    "set_attributes",
-]  # fmt: skip
+    "ALL",
+    "END",
+    "SYMBOLS",
+    "ModuleState",
+    "Path",
+    "Place",
+    "Reading",
+    "check_hooks",
+    "named",
+]
 
 _DEPTH = 8  # Objects deeper inside an attribute than this are known by identity alone.
 # Nor are the contents of these known.
@@ -33,12 +40,23 @@ _OPAQUE = (type, torch.Generator, types.ModuleType, logging.Logger)
 _MOST_STATES = 64
 _PLAIN = (bool, int, str, bytes, type(None), torch.dtype, torch.device)
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a trace knows by name
-_NUMBERS_AND_TEXTS = (bool, int, float, complex, str, type(None), *SYMBOLS)
 _SEQUENCES = (list, tuple, collections.deque)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
+# The way to a dict, a list or an object: (), or the way to its owner, and its name or number there.
+Path = tuple[Any, ...]
+Place = tuple[Path, Any]  # a dict, a list or an object, and a key, an attribute, END or ALL
+END, ALL = "the end of the list", "the whole list"
 
-Place = tuple[str, str]  # the name of a module, and of an attribute
+
+def named(path: Path) -> str:
+    """A text that tells where an object is: "layers.0.losses"."""
+    names: list[str] = []
+    while path:
+        path, name = path
+        if name not in ("_modules", "_buffers", "_parameters"):
+            names.append(str(name))
+    return ".".join(reversed(names)) or "the module"
 
 
 class _Same:
@@ -59,7 +77,7 @@ class ModuleState:
 
     Attributes:
         tensors: parameters and buffers by their first names.
-        ignored: attributes that do not count, by their module's name and their own.
+        ignored: places that do not count.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -67,20 +85,28 @@ class ModuleState:
         self._numbers: dict[Any, int] = {}
         self._fresh = itertools.count()
         self._number = -1
-        self._unchanged: Callable[[], bool] = lambda: False
+        self._reading: Optional[Reading] = None
         self.tensors: dict[str, Any] = {}
         self.ignored: set[Place] = set()
 
+    def ignore(self, places: Iterable[Place]) -> None:
+        """Have places not count from now on."""
+        self.ignored.update(places)
+        self._reading = None
+
+    @property
+    def containers(self) -> dict[Path, Any]:
+        """The dicts and lists that the module can reach, as of the last number."""
+        assert self._reading is not None
+        return self._reading.containers
+
     def number(self) -> int:
         """A number that is the same for equal states."""
-        if not self._unchanged():
+        if self._reading is None or self._reading.changed() is not None:
             self.tensors = dict(self._model.named_parameters())
             self.tensors.update(self._model.named_buffers())
-            submodule = self._model.get_submodule
-            ignored = {(id(vars(submodule(where))), name) for where, name in self.ignored}
-            reading = _Reading(self.tensors.values(), ignored)
-            state = reading.frozen(self._model, 0)
-            self._unchanged = reading.unchanged
+            self._reading = Reading(self.tensors.values(), self.ignored)
+            state = self._reading.frozen(self._model, 0)
             if len(self._numbers) > _MOST_STATES:
                 self._numbers.clear()
             if state not in self._numbers:
@@ -89,45 +115,65 @@ class ModuleState:
         return self._number
 
 
-class _Reading:
-    """Reads a state once, and tells by identities alone whether anything has changed since."""
+class Reading:
+    """Reads a state once, and tells by identities alone whether anything has changed since.
 
-    def __init__(self, tensors: Any, ignored: set[tuple[int, str]]) -> None:
+    Args:
+        tensors: parameters and buffers, whose values do not count.
+        ignored: places that do not count either.
+    """
+
+    def __init__(self, tensors: Iterable[Any], ignored: Set[Place]) -> None:
         self._own = list(tensors)
         self._ignored = ignored
         self._places = {id(tensor): k for k, tensor in enumerate(self._own)}
         self._known: dict[int, int] = {}
         self._alive: list[Any] = []  # so that no other object gets the place of a known one
-        self._mappings: list[tuple[Any, list[Any], list[Any]]] = []
-        self._empty: list[Any] = []  # most mappings of modules are
-        self._reads: list[tuple[Callable[[], Any], Any]] = []
-        self._arrays: list[tuple[Any, int]] = []
+        self._mappings: list[tuple[Path, Any, list[Any], list[Any]]] = []
+        self._parts: list[tuple[Path, Any, set[Any], dict[Any, Any]]] = []  # less what is ignored
+        self._empty: list[tuple[Path, Any]] = []  # most mappings of modules are
+        self._unwatched: list[tuple[Path, Any]] = []
+        self._reads: list[tuple[Path, Callable[[], Any], Any]] = []
+        self._arrays: list[tuple[Path, Any, int]] = []
         self._classes: set[type] = set()
-        self._sequences: list[tuple[Any, list[Any]]] = []
-        self._versions: list[tuple[Any, int]] = []
+        self._sequences: list[tuple[Path, Any, list[Any]]] = []
+        self._versions: list[tuple[Path, Any, int]] = []
         self._trained = self._flags()
 
-    def unchanged(self) -> bool:
-        """Whether nothing was assigned or written since the state was read."""
+    @functools.cached_property
+    def containers(self) -> dict[Path, Any]:
+        """The dicts, lists and deques that were read; of an object, the dict of its attributes."""
+        read = (self._mappings, self._parts, self._empty, self._unwatched, self._sequences)
+        known = [(each[0], each[1]) for kind in read for each in kind]
+        return {path: x for path, x in known if isinstance(x, (dict, list, collections.deque))}
+
+    def changed(self) -> Optional[Path]:
+        """A place that was written to since the state was read; None if there is none."""
+        return next(self._changed(), None)
+
+    def _changed(self) -> Iterator[Path]:
         same = operator.is_
-        return (
-            not any(self._empty)
-            and all(
-                [*now] == keys and all(map(same, now.values(), then))
-                for now, keys, then in self._mappings
-            )
-            and all(get() is value for get, value in self._reads)
-            and all(_checksum(array) == known for array, known in self._arrays)
-            and all(len(now) == len(then) and all(map(same, now, then))
-                    for now, then in self._sequences)
-            and all(_version(tensor) == version for tensor, version in self._versions)
-            and self._flags() == self._trained
-        )  # fmt: skip
+        yield from (path for path, now in self._empty if now)
+        for path, now, keys, then in self._mappings:
+            if [*now] != keys or not all(map(same, now.values(), then)):
+                yield path
+        for path, now, ignored, kept in self._parts:
+            left = {k: v for k, v in now.items() if k not in ignored}
+            if [*left] != [*kept] or not all(map(same, left.values(), kept.values())):
+                yield path
+        yield from (path for path, get, value in self._reads if get() is not value)
+        yield from (path for path, array, known in self._arrays if _checksum(array) != known)
+        for path, now, then in self._sequences:
+            if len(now) != len(then) or not all(map(same, now, then)):
+                yield path
+        yield from (path for path, tensor, known in self._versions if _version(tensor) != known)
+        if self._flags() != self._trained:
+            yield ()
 
     def _flags(self) -> list[Any]:
         return [(tensor.requires_grad, tensor.dtype) for tensor in self._own]
 
-    def frozen(self, value: Any, depth: int) -> Any:
+    def frozen(self, value: Any, depth: int, path: Path = ()) -> Any:
         """A value that is hashable, and equal for equal states."""
         if isinstance(value, _PLAIN):
             return type(value), value
@@ -141,68 +187,70 @@ class _Reading:
         self._known[id(value)] = len(self._known)
         self._alive.append(value)
         if isinstance(value, torch.Tensor):
-            self._versions.append((value, _version(value)))
+            self._versions.append((path, value, _version(value)))
             return _Same(value), _version(value)
         if depth > _DEPTH or isinstance(value, _OPAQUE):
             return _Same(value)
-        return self._contents(value, depth + 1)
+        return self._contents(value, depth + 1, path)
 
-    def _contents(self, value: Any, depth: int) -> Any:
+    def _contents(self, value: Any, depth: int, path: Path) -> Any:
         kind = type(value)
         if isinstance(value, dict):
-            if value:
-                self._mappings.append((value, list(value), list(value.values())))
-            else:
-                self._empty.append(value)
-            return kind, tuple(
-                (self.frozen(key, depth), self.frozen(each, depth))
-                for key, each in value.items()
-                if (id(value), key) not in self._ignored and not hasattr(each, "own_forward")
-            )
+            return kind, self._items(value, depth, path)
         if isinstance(value, _SEQUENCES):
-            self._sequences.append((value, list(value)))
-            return kind, tuple(self.frozen(each, depth) for each in value)
+            if (path, END) in self._ignored:
+                self._unwatched.append((path, value))
+                return kind
+            self._sequences.append((path, value, list(value)))
+            return kind, tuple(self.frozen(x, depth, (path, k)) for k, x in enumerate(value))
         if isinstance(value, (set, frozenset)):
-            self._sequences.append((value, list(value)))
-            return kind, frozenset(self.frozen(each, depth) for each in value)
+            self._sequences.append((path, value, list(value)))
+            return kind, frozenset(self.frozen(each, depth, (path, "")) for each in value)
         if _is_array(value):
-            self._arrays.append((value, _checksum(value)))
-            return kind, value.shape, str(value.dtype), self._arrays[-1][1]
+            self._arrays.append((path, value, _checksum(value)))
+            return kind, value.shape, str(value.dtype), self._arrays[-1][-1]
         if isinstance(value, functools.partial):
-            given = value.func, value.args, value.keywords
-            return kind, tuple(self.frozen(each, depth) for each in given)
+            given = (("func", value.func), ("args", value.args), ("keywords", value.keywords))
+            return kind, tuple(self.frozen(each, depth, (path, name)) for name, each in given)
         if isinstance(value, types.MethodType):
-            return kind, self.frozen(value.__func__, depth), self.frozen(value.__self__, depth)
+            own, function = value.__self__, value.__func__
+            return kind, self.frozen(function, depth, path), self.frozen(own, depth, (path, "self"))
         function = function_of(value)
         if function is not None:
-            return kind, self._all(reads_of_function(function), depth)
+            return kind, self._all(reads_of_function(function), depth, path)
         own = 0 if _is_module(value) else depth
         attributes = getattr(value, "__dict__", None)
         if not isinstance(attributes, dict):
             attributes = None
-        slots = self._all(_slots(value), own)
+        slots = self._all(_slots(value), own, path)
         if attributes is None and not slots:
             return _Same(value)
-        code = self._all(reads_of_class(kind), own) if kind not in self._classes else ()
+        code = self._all(reads_of_class(kind), own, path) if kind not in self._classes else ()
         self._classes.add(kind)
-        return kind, self.frozen(attributes, own), slots, code
+        return kind, self.frozen(attributes, own, path), slots, code
 
-    def _all(self, reads: Iterable[Read], depth: int) -> Any:
+    def _items(self, value: dict[Any, Any], depth: int, path: Path) -> Any:
+        ignored = {key for key in value if (path, key) in self._ignored} if self._ignored else ()
+        kept = {k: v for k, v in value.items() if k not in ignored} if ignored else value
+        if ignored:
+            self._parts.append((path, value, set(ignored), kept))
+        elif value:
+            self._mappings.append((path, value, list(value), list(value.values())))
+        else:
+            self._empty.append((path, value))
+        return tuple(
+            (self.frozen(key, depth), self.frozen(each, depth, (path, key)))
+            for key, each in kept.items()
+            if not hasattr(each, "own_forward")
+        )
+
+    def _all(self, reads: Iterable[Read], depth: int, path: Path) -> Any:
         """The state of things that are read, which are watched from now on."""
         state = []
         for name, get, value in reads:
-            self._reads.append((get, value))
-            state.append((name, self.frozen(value, depth)))
+            self._reads.append(((path, name), get, value))
+            state.append((name, self.frozen(value, depth, (path, name))))
         return tuple(state)
-
-
-def containers(model: torch.nn.Module) -> list[Any]:
-    """The lists and dicts that a module's code can reach, with those of objects' attributes."""
-    reading = _Reading((), set())
-    reading.frozen(model, 0)
-    found = [*(each for each, *_ in reading._mappings), *reading._empty]
-    found += [each for each, _ in reading._sequences]
-    return [each for each in found if isinstance(each, (dict, list, collections.deque))]
 
 
 def _slots(value: Any) -> Iterator[Read]:
@@ -231,62 +279,6 @@ def _is_module(value: Any) -> bool:
 
 def _version(tensor: Any) -> int:
     return 0 if tensor.is_inference() else int(tensor._version)
-
-
-def plain_attributes(model: torch.nn.Module) -> dict[Place, Any]:
-    """The modules' attributes that are numbers or texts."""
-    return {
-        (where, name): value
-        for where, module in model.named_modules()
-        for name, value in vars(module).items()
-        if name != "training" and isinstance(value, _NUMBERS_AND_TEXTS)
-    }
-
-
-def set_attributes(model: torch.nn.Module, values: Mapping[Place, Any]) -> None:
-    """Set attributes of a module and its submodules."""
-    for (where, name), value in values.items():
-        setattr(model.get_submodule(where), name, value)
-
-
-def counted(
-    model: torch.nn.Module,
-    attributes: Mapping[Place, Any],
-    again: Callable[[], tuple[Mapping[Place, Any], bool]],
-) -> dict[Place, Any]:
-    """Finds the attributes that a forward counts up: attribute -> its increment in every call.
-
-    Args:
-        model: the module.
-        attributes: the values that forward sets.
-        again: runs forward once more, and returns the values that it sets then, and whether it
-            computes the same.
-
-    Raises:
-        GraphError: an attribute gets another value in every call, and is not a counter.
-    """
-    known = plain_attributes(model)
-    before = {place: known[place] for place in attributes if place in known}
-    set_attributes(model, attributes)
-    try:
-        later, same = again()
-    finally:
-        set_attributes(model, before)
-    steps = {}
-    for place, value in attributes.items():
-        first, second = before.get(place), later.get(place, value)
-        if second == value:
-            continue  # it stays
-        numbers = all(type(each) in (int, float) for each in (first, value, second))
-        if not same or not numbers or second - value != value - first:
-            where, name = place
-            raise GraphError(
-                f"{type(model).__name__}: forward sets the attribute {name!r} of "
-                f"{where or 'the module'} to another value in every call and depends on it, which "
-                "a planned call cannot repeat; change it outside of forward, or make it a buffer"
-            )
-        steps[place] = value - first
-    return steps
 
 
 def check_hooks(model: torch.nn.Module) -> None:

@@ -25,7 +25,7 @@ from tofu.torch.grouped_products import GroupedProducts
 from tofu.torch.joint_reader import read_joint
 from tofu.torch.kept_by_forward import DataWrites
 from tofu.torch.known_draws import KnownDraws
-from tofu.torch.module_state import SYMBOLS
+from tofu.torch.left_by_forward import tensors_left
 from tofu.torch.named_numbers import NamedNumbers, Place
 from tofu.torch.open_trace import OpenTrace
 from tofu.torch.private_names import FakeTensorMode, aot_export_joint, pytree
@@ -99,8 +99,9 @@ def trace_open(
         given, others = numbers.given
         traced = _trace(model, given, others, device, gradients, numbers)
         numbers.check(type(model).__name__)
-        if any(isinstance(each, SYMBOLS) for each in traced.attributes.values()):
-            raise GraphError(f"{type(model).__name__}: forward keeps a number as an attribute")
+        left = pytree.tree_leaves(list(traced.left.values()))
+        if any(isinstance(each, (torch.SymFloat, torch.SymBool)) for each in left):
+            raise GraphError(f"{type(model).__name__}: forward keeps a number of the call's")
         return OpenTrace(dataclasses.replace(traced, hints=numbers.hints), numbers)
 
     return _without_cache(model, kwargs, make)
@@ -148,7 +149,6 @@ def _trace(
         for hooks in (fake._forward_hooks, fake._forward_pre_hooks):
             hooks.clear()  # they run around the planned call
         own = OwnOutputs(fake)
-        fake.forward = own
         leaves, spec = pytree.tree_flatten((args, kwargs))
         inputs, named = pytree.tree_unflatten(map(like, itertools.count(), leaves), spec)
     with contextlib.ExitStack() as stack:
@@ -171,7 +171,7 @@ def _trace(
         except Exception as error:  # torch and the module's code may raise anything
             raise _untraceable(model, error) from error
     traced = with_checkpoints(read_joint(joint, fake))
-    return dataclasses.replace(traced, attributes=own.attributes)
+    return dataclasses.replace(traced, left=own.left)
 
 
 def _like(tensor: Any, device: str) -> Any:
@@ -188,6 +188,7 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
         memo[id(parameter)] = torch.nn.Parameter(empty, requires_grad=parameter.requires_grad)
     for buffer in model.buffers():
         memo[id(buffer)] = _like(buffer.detach(), device)
+    memo.update((id(tensor), value) for tensor, value in tensors_left())
     distributed = []
     for name, module in model.named_modules():
         for tensor in _plain_tensors(vars(module).values()):

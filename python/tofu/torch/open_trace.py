@@ -9,7 +9,9 @@ from typing import Any, Callable, Optional
 import torch
 
 from tofu.errors import GraphError
+from tofu.torch.left_by_forward import Kept
 from tofu.torch.named_numbers import LEAST_SIZE, NamedNumbers
+from tofu.torch.private_names import pytree
 from tofu.torch.traced import Blank, Operator, Scalar, Traced, Variable
 
 __all__ = ["OpenTrace", "OpenTraces"]
@@ -94,6 +96,7 @@ class _Filled:
             variables=tuple(map(self._variable, traced.variables)),
             operators=tuple(map(self._operator, traced.operators)),
             constants={k: self._value(value) for k, value in traced.constants.items()},
+            left=pytree.tree_map(self._value, dict(traced.left)),
         )
 
     def _size(self, size: torch.SymInt) -> int:
@@ -108,6 +111,8 @@ class _Filled:
             return self._size(value)
         if isinstance(value, Scalar):
             return self._scalar(value)
+        if isinstance(value, Kept):
+            return dataclasses.replace(value, shape=self._value(value.shape))
         if isinstance(value, Blank):
             return Blank(tuple(map(self._value, value.shape)), value.dtype)
         if type(value) in (list, tuple):

@@ -26,15 +26,9 @@ from tofu.errors import ConfigError, GraphError, PlanError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.torch.autograd_step import Call, step
+from tofu.torch.left_by_forward import Lasting, Left, lasting, leave
 from tofu.torch.module_graph import training_graph
-from tofu.torch.module_state import (
-    ModuleState,
-    Place,
-    check_hooks,
-    counted,
-    plain_attributes,
-    set_attributes,
-)
+from tofu.torch.module_state import ModuleState, check_hooks
 from tofu.torch.module_trace import trace, trace_open
 from tofu.torch.named_numbers import is_float, is_tensor, named_places
 from tofu.torch.open_trace import OpenTrace, OpenTraces
@@ -180,6 +174,7 @@ class _Runner:
         self._whole = WholeCalls(model)
         self._said: set[str] = set()
         self._open = OpenTraces()
+        self._lasting: dict[Any, Lasting] = {}  # by the form of open traces
         self.programs: dict[Any, Optional[Program]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Runner:
@@ -190,9 +185,10 @@ class _Runner:
         copied.own_forward = copy.deepcopy(self.own_forward, memo)
         copied._model = copy.deepcopy(self._model, memo)
         copied._state = ModuleState(copied._model)
-        copied._state.ignored.update(self._state.ignored)
+        copied._state.ignore(self._state.ignored)
         copied._whole = WholeCalls(copied._model)
         copied._open = OpenTraces()
+        copied._lasting = {}
         copied.programs = {}
         return copied
 
@@ -246,7 +242,6 @@ class _Runner:
         floats = {k: each for k, each in enumerate(flat) if is_float(each)}
         call = Call(program, known, names, boxes, whole, seed, floats, self._name)
         outputs = iter(step(call, tensors))
-        self._change_attributes(traced)
         results: list[Any] = [traced.constants.get(k) for k in range(len(traced.outputs))]
         for k, entry in enumerate(traced.outputs):
             if entry is not None:
@@ -257,20 +252,16 @@ class _Runner:
                 results[k] = results[k].made(self._mesh.device_type)
             elif isinstance(results[k], Scalar):
                 results[k] = results[k].value(floats)
-        return pytree.tree_unflatten(results, traced.out_spec)
+        made, tensors = pytree.tree_unflatten(results, traced.out_spec)
+        if traced.left:
+            leave(self._state.containers, traced.left, traced.counts, tensors)
+        return made
 
     def _own(self, *args: Any, **kwargs: Any) -> Any:
         """Run the forward that this one replaces."""
         if self.own_forward is not None:
             return self.own_forward(*args, **kwargs)
         return type(self._model).forward(self._model, *args, **kwargs)
-
-    def _change_attributes(self, traced: Traced) -> None:
-        """Set and count attributes as forward does."""
-        if traced.attributes:
-            known = plain_attributes(self._model)
-            counts = {place: known[place] + more for place, more in traced.counts.items()}
-            set_attributes(self._model, {**traced.attributes, **counts})
 
     def _dtensor(self, tile: Any, entry: Entry, program: Program) -> DTensor:
         shape = program.shape(entry)
@@ -407,7 +398,7 @@ class _Runner:
         traced = self._open.find(form, shapes, make)
         if traced is None:
             return None
-        return self._with_counts(traced, lambda: make().at(dict(shapes)))
+        return self._with_lasting(traced, lambda: make().at(dict(shapes)), form)
 
     def _traced(self, args: Any, kwargs: Any) -> Traced:
         """The trace of a call."""
@@ -416,26 +407,35 @@ class _Runner:
         def make() -> Traced:
             return trace(self._model, args, kwargs, **self._device_and_gradients())
 
-        return self._with_counts(make(), make)
+        return self._with_lasting(make(), make)
 
     def _device_and_gradients(self) -> dict[str, Any]:
         return {"device": self._mesh.device_type, "gradients": torch.is_grad_enabled()}
 
-    def _with_counts(self, traced: Traced, make: Callable[[], Optional[Traced]]) -> Traced:
-        """The trace, with its increments of attributes; `make` traces the call again."""
-        if not traced.attributes:
+    def _with_lasting(
+        self, traced: Traced, make: Callable[[], Optional[Traced]], form: Any = None
+    ) -> Traced:
+        """The trace, with increments of counters; `make` traces the call again.
+
+        Traces of one form, if it has any, leave values at the same places.
+        """
+        if not traced.left:
             return traced
 
-        def again() -> tuple[Mapping[Place, Any], bool]:
+        def again() -> tuple[Left, Any]:
             second = make()
-            if second is None:
-                return {}, False
-            same = training_graph(second).hash == training_graph(traced).hash
-            return second.attributes, same
+            return ({}, None) if second is None else (second.left, _identity(second))
 
-        counts = counted(self._model, traced.attributes, again)
-        self._state.ignored.update(counts)
-        return dataclasses.replace(traced, counts=counts)
+        found = self._lasting.get(form)
+        if found is None or len(found.left) != len(traced.left):
+            self._state.number()
+            known = self._state.containers
+            found = lasting(self._name, known, traced.left, again, _identity(traced))
+            self._state.ignore(found.ignored)
+            if form is not None:
+                self._lasting[form] = found
+        left = dict(zip(found.left, traced.left.values()))
+        return dataclasses.replace(traced, left=left, counts=found.counts)
 
     def _pins(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """The user's pins; parameters and buffers stay where an earlier program has them."""

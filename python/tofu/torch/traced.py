@@ -140,12 +140,12 @@ class Traced:
         outputs: the module's outputs, flat; None where an output is not a tensor.
         gradients: name of a parameter or input -> its gradient.
         mutations: name of a buffer -> its new value.
-        out_spec: how the module nests its outputs.
+        out_spec: how the module nests its outputs, and the tensors that it leaves in itself.
         constants: position -> output that is not a tensor, or has no elements.
         hints: values that stand for the floats among the arguments; empty if floats are constants.
         differentiable: the positions of outputs that have gradients.
-        attributes: attribute of a module -> the value that forward sets it to.
-        counts: attribute of a module -> the number that forward adds to it.
+        left: place in the module -> the value that forward leaves there.
+        counts: those of these places that are counters -> the number that forward adds.
         graphs: optimizer -> the training graph with its updates, once made.
     """
 
@@ -158,7 +158,7 @@ class Traced:
     constants: Mapping[int, Any]
     differentiable: tuple[int, ...]
     hints: tuple[float, ...] = ()
-    attributes: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
+    left: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
     counts: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
     graphs: dict[Optional[str], Any] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any, Callable
 from unittest import mock
@@ -14,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from tofu.errors import GraphError
 from tofu.torch.kept_by_forward import KeptByForward
-from tofu.torch.module_state import Place, plain_attributes, set_attributes
+from tofu.torch.left_by_forward import Left
 from tofu.torch.private_names import pytree
 
 __all__ = ["OwnOutputs", "ReturnsObjectError", "without_other_randomness", "without_seeds"]
@@ -41,41 +40,31 @@ class ReturnsObjectError(GraphError):
 class OwnOutputs:
     """The forward of a module that is traced: its outputs alias nothing, as graphs have no aliases.
 
+    Tensors that forward leaves in the module are outputs, too.
+
     Attributes:
-        attributes: the attributes that forward has set to other numbers or texts.
+        own_forward: the forward that it replaces.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
-        self._forward = module.forward
+        self.own_forward = module.forward
         self._kept = KeptByForward(module)
-        self.attributes: dict[Place, Any] = {}
+        module.forward = self
+
+    @property
+    def left(self) -> Left:
+        """The values that forward has left in the module."""
+        return self._kept.left
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run forward, and copy outputs that alias inputs or each other."""
         module = self._module
         given = [*pytree.tree_leaves((args, kwargs)), *module.parameters(), *module.buffers()]
         known = {id(each) for each in given}
-        before, kept = plain_attributes(module), {id(t) for t in _kept_tensors(module).values()}
         self._kept.begin()
-        outputs = self._forward(*args, **kwargs)
+        outputs = self.own_forward(*args, **kwargs)
         self._kept.end()
-        after = plain_attributes(module)
-        self.attributes = {p: v for p, v in after.items() if p not in before or before[p] != v}
-        for where, name in self.attributes:  # torch may run forward several times
-            delattr(module.get_submodule(where), name)
-        set_attributes(module, {p: v for p, v in before.items() if p in self.attributes})
-        for (where, name), tensor in _kept_tensors(module).items():
-            text = (
-                f"{type(module).__name__}: forward keeps a tensor as the attribute {name!r} of "
-                f"{where or 'the module'}, where later code would not find it; return it with the "
-                "outputs instead"
-            )
-            if id(tensor) not in kept and tensor.requires_grad:
-                raise GraphError(text)
-            if id(tensor) not in kept:  # perhaps a cache, which only forward reads
-                warnings.warn(text, stacklevel=2)
-
         for each in pytree.tree_leaves(outputs):
             if not isinstance(each, _RETURNED):
                 raise ReturnsObjectError(
@@ -92,22 +81,7 @@ class OwnOutputs:
             known.add(id(value))
             return value
 
-        return pytree.tree_map(own, outputs)
-
-
-def _kept_tensors(model: torch.nn.Module) -> dict[Place, Any]:
-    """The tensors that modules have as attributes, besides parameters and buffers."""
-    return {
-        (where, name): value
-        for where, module in model.named_modules()
-        for name, value in vars(module).items()
-        if isinstance(value, torch.Tensor) and name not in _computed_before(module)
-    }
-
-
-def _computed_before(module: torch.nn.Module) -> set[str]:
-    """The attributes that torch's hooks set before forward, such as those of a weight norm."""
-    return {str(getattr(hook, "name", "")) for hook in module._forward_pre_hooks.values()}
+        return pytree.tree_map(own, (outputs, self._kept.tensors))
 
 
 # Modules of random numbers besides torch's, with functions to get and set their states.

@@ -159,19 +159,6 @@ class Chance(nn.Module):
         return (self.inner(data) * random.random()).sum()
 
 
-class Keeping(nn.Module):
-    """Keeps a tensor of its pass for later."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(8, 1)
-        self.kept = None
-
-    def forward(self, data):
-        self.kept = self.inner(data)
-        return self.kept.sum()
-
-
 class Returning(nn.Module):
     """Returns an object that is no tensor."""
 
@@ -186,9 +173,8 @@ class Returning(nn.Module):
 def refused() -> None:
     state = random.getstate()
     for kind, message in [
-        (Moving, "forward sets the attribute 'rate' of the module to another value in every call"),
+        (Moving, "forward keeps 'rate' for later calls and depends on it"),
         (Chance, "forward draws numbers of Python's module random"),
-        (Keeping, "forward keeps a tensor as the attribute 'kept'"),
         (Returning, "forward returns a Random; expected tensors"),
     ]:
         with pytest.raises(GraphError, match=message):
