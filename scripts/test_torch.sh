@@ -11,14 +11,12 @@ build=${BUILD:-build} venv=${VENV:-.venv}
 version=${TORCH_VERSION:-}
 environment=${TORCH_VENV:-$build/torch/env$version} site=$build/torch/site$version
 tests=(tests/python/torch)
-# The tests' ranks are forked after a trace, and torch 2.15 runs no autograd in such processes.
-# 2.13 is the latest version that was seen to.
-torch='torch>=2.9,<2.14'
+torch='torch>=2.9,<2.15'
 if [[ -n $version ]]; then
   torch="torch==$version.*"
   tests=(tests/python/torch/test_{module_trace,new_sizes,safety}.py)
 fi
-needs=("$torch" numpy click jinja2 rich pytest pytest-timeout pytest-xdist 'transformers>=4.57,<5.18' accelerate)
+needs=("$torch" numpy click jinja2 rich pytest pytest-timeout pytest-xdist 'transformers>=4.57,<5.25' accelerate)
 
 skip() {
   echo "make test-torch: $1; the tests of PyTorch's front end were not run" >&2

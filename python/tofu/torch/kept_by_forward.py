@@ -7,7 +7,8 @@ dicts become outputs of the graph, and every planned call puts them there. The r
 from __future__ import annotations
 
 import enum
-from typing import Any
+import operator
+from typing import Any, Callable
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -16,10 +17,11 @@ from tofu.errors import GraphError
 from tofu.torch.left_by_forward import Kept, Left, restore
 from tofu.torch.module_state import ALL, END, SYMBOLS, Path, Reading, named
 from tofu.torch.private_names import pytree
+from tofu.torch.watched_code import is_watched
 
 __all__ = ["DataWrites", "KeptByForward"]
 
-_OWN = frozenset(vars(torch.nn.Module())) - {"training"}  # the mappings of every module
+_TENSORS = ("_parameters", "_buffers", "_modules")  # a module's mappings that are no attributes
 _CONSTANTS = (
     bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, enum.Enum,
 )  # fmt: skip
@@ -41,7 +43,9 @@ class KeptByForward:
         self.tensors: list[Any] = []
         self._module = module
         self._name = type(module).__name__
-        self._skipped = {id(vars(each)): _OWN | _set_by_hooks(each) for each in module.modules()}
+        self._skipped: dict[int, Callable[[str], bool]] = {
+            id(vars(each)): _set_by_torch(each) for each in module.modules()
+        }
 
     def begin(self) -> None:
         """Note what there is before forward runs."""
@@ -50,7 +54,7 @@ class KeptByForward:
         self._groups = [(group, dict(group)) for group in groups]
         self._reading = Reading([*self._module.parameters(), *self._module.buffers()], set())
         self._reading.frozen(self._module, 0)
-        known = {id(vars(each)[name]) for each in modules for name in _OWN}
+        known = {id(vars(each)[name]) for each in modules for name in _TENSORS}
         self._containers = [
             (path, each, each.copy())
             for path, each in self._reading.containers.items()
@@ -75,7 +79,7 @@ class KeptByForward:
         left = {}
         for path, container, before in self._containers:
             new = self._new(path, container, before)
-            if new is None or new:
+            if _differs(container, before):
                 restore(container, before)
             if new is None:
                 self._refuse(path, "removes or reorders values there")
@@ -91,13 +95,13 @@ class KeptByForward:
     def _new(self, path: Path, container: Any, before: Any) -> Any:
         """The values that a container has got by their keys; None if it has lost any."""
         if isinstance(container, dict):
-            skipped = self._skipped.get(id(container), ())
+            is_skipped = self._skipped.get(id(container), _never)
             if before.keys() - container.keys():
                 return None
             return {
                 key: value
                 for key, value in container.items()
-                if key not in skipped and not (key in before and _same(before[key], value))
+                if not is_skipped(key) and not (key in before and _same(before[key], value))
             }
         now, count = list(container), len(before)
         if len(now) >= count and all(map(_same, now, before)):
@@ -111,9 +115,16 @@ class KeptByForward:
         if isinstance(value, torch.Tensor):
             self.tensors.append(value)
             return Kept(len(self.tensors) - 1, tuple(value.shape), value.dtype, value.requires_grad)
-        if not isinstance(value, (*_CONSTANTS, *SYMBOLS)):
+        if not isinstance(value, (*_CONSTANTS, *SYMBOLS)) and not _is_hook(place, value):
             self._refuse(place, f"keeps a {type(value).__name__} there")
         return value
+
+    def check(self) -> None:
+        """Raise GraphError if the backward pass has left values, as hooks of tensors do."""
+        for path, container, before in self._containers:
+            if self._new(path, container, before) != {}:
+                restore(container, before)
+                self._refuse(path, "changes it in the backward pass")
 
     def _refuse(self, path: Path, does: str) -> None:
         raise GraphError(
@@ -134,9 +145,32 @@ class KeptByForward:
             before.copy_(now)
 
 
-def _set_by_hooks(module: torch.nn.Module) -> set[str]:
-    """The attributes that torch's hooks set before forward, such as those of a weight norm."""
-    return {str(getattr(hook, "name", "")) for hook in module._forward_pre_hooks.values()}
+def _is_hook(place: tuple[Path, Any], value: Any) -> bool:
+    """Whether a value is a hook without state that forward registers, for good."""
+    return place[0][-1:] == ("_forward_hooks",) and is_watched(value)
+
+
+def _set_by_torch(module: torch.nn.Module) -> Callable[[str], bool]:
+    """Tells attributes that torch sets for itself in forward: of weight norms, of LSTMs.
+
+    Hooks before forward compute the former anew; the latter refer to parameters.
+    """
+    hooks = {str(getattr(hook, "name", "")) for hook in module._forward_pre_hooks.values()}
+    bases = [base for base in type(module).__mro__ if base not in (object, torch.nn.Module)]
+    private = any(base.__module__.startswith("torch.nn.") for base in bases)
+    return lambda name: name in hooks or (private and name[:1] == "_")
+
+
+def _never(_: Any) -> bool:
+    return False
+
+
+def _differs(container: Any, before: Any) -> bool:
+    is_dict = isinstance(container, dict)
+    if len(container) != len(before) or (is_dict and [*container] != [*before]):
+        return True
+    pairs = (container.values(), before.values()) if is_dict else (container, before)
+    return not all(map(operator.is_, *pairs))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Callable, Optional
 import torch
 
 from tofu.errors import GraphError
-from tofu.torch.watched_code import Read, function_of, reads_of_class, reads_of_function
+from tofu.torch.watched_code import Read, function_of, is_watched, reads_of_class, reads_of_function
 
 __all__ = [
     "ALL",
@@ -282,9 +282,10 @@ def _version(tensor: Any) -> int:
 
 
 def check_hooks(model: torch.nn.Module) -> None:
-    """Raise GraphError if the script has hooks on submodules: a trace would run them only once.
+    """Raise GraphError if submodules have hooks that a trace does not repeat.
 
-    Hooks of the module itself run at every call, around the planned graph.
+    A trace has the operators that hooks of the forward pass call, and finds what a script's hooks
+    leave behind. Hooks of the module itself run at every call, around the planned graph.
     """
     for where, module in model.named_modules():
         for kind in _HOOKS if where else ():
@@ -292,9 +293,11 @@ def check_hooks(model: torch.nn.Module) -> None:
                 named = hook if hasattr(hook, "__qualname__") else type(hook)
                 if str(getattr(named, "__module__", "")).partition(".")[0] == "torch":
                     continue
+                if "backward" not in kind and is_watched(hook):
+                    continue
                 raise GraphError(
                     f"{type(model).__name__}: the hook {named.__qualname__} of the submodule "
-                    f"{where!r} would run only when a call is traced; expected hooks on the "
-                    "whole module, on parameters, or none: remove it, or return from forward "
-                    "what it reads"
+                    f"{where!r} would run only when a call is traced; expected the script's own "
+                    "hooks of the forward pass, or hooks on the whole module or on parameters: "
+                    "remove it, or return from forward what it reads"
                 )

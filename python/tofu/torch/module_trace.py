@@ -170,6 +170,7 @@ def _trace(
             raise
         except Exception as error:  # torch and the module's code may raise anything
             raise _untraceable(model, error) from error
+    own.check()
     traced = with_checkpoints(read_joint(joint, fake))
     return dataclasses.replace(traced, left=own.left)
 

@@ -45,6 +45,7 @@ from tofu.torch.ranks import (
     rejoin,
     take_plain_as_whole,
 )
+from tofu.torch.save_pretrained import SavePretrained
 from tofu.torch.start_values import Initialise
 from tofu.torch.torch_plan import TorchPlan, read_plan
 from tofu.torch.traced import Blank, Entry, Scalar, Traced
@@ -108,6 +109,8 @@ def parallelize(
     runner = _Runner(model, devices, wish, compiled)
     runner.prepare(tuple(args), dict(kwargs or {}), plan, init)
     model.forward = runner
+    if hasattr(type(model), "save_pretrained"):
+        model.save_pretrained = SavePretrained(model)
     for module in model.modules():  # for calls of a part alone
         if module is not model and type(module).forward is not torch.nn.Module.forward:
             module.forward = _Runner(module, devices, Wish(exact=False), compiled)

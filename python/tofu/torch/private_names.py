@@ -17,10 +17,9 @@ __all__ = [
     "get_proxy_mode", "pytree",
 ]  # fmt: skip
 
-# The oldest and the latest version on which this package's tests pass (pyproject.toml says the
-# same). Later ones: torch 2.15 runs no autograd in processes that were forked after a trace, as the
-# tests' ranks are; ranks that torchrun starts are not.
-KNOWN = ((2, 9), (2, 13))
+# The oldest and the latest version on which this package's tests pass; scripts/test_torch.sh says
+# the same.
+KNOWN = ((2, 9), (2, 14))
 
 try:
     # The kernels in Python that a trace would run. Without it: interpolations are taken apart.

@@ -57,6 +57,10 @@ class OwnOutputs:
         """The values that forward has left in the module."""
         return self._kept.left
 
+    def check(self) -> None:
+        """Raise GraphError if the backward pass has left values."""
+        self._kept.check()
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run forward, and copy outputs that alias inputs or each other."""
         module = self._module

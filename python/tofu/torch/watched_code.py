@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 import torch
 
-__all__ = ["Read", "function_of", "reads_of_class", "reads_of_function"]
+__all__ = ["Read", "function_of", "is_watched", "reads_of_class", "reads_of_function"]
 
 # What is read: its name, a function that reads it again, and its value.
 Read = tuple[str, Callable[[], Any], Any]
@@ -71,6 +71,24 @@ def function_of(value: Any) -> Any:
         value = value.fget
     value = getattr(value, "__func__", value)
     return value if isinstance(value, types.FunctionType) else None
+
+
+def is_watched(called: Any) -> bool:
+    """Whether everything that a function or an object reads or changes when called is noticed.
+
+    So it is for a script's code, and for functions of libraries that have no state of their own.
+    """
+    if isinstance(called, functools.partial):
+        return is_watched(called.func)
+    function = function_of(called)
+    if function is None:
+        function = function_of(type(called).__call__)
+    if function is None:
+        return False
+    own = getattr(called, "__self__", None)
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    stateless = own is None and all(isinstance(x, (bool, int, float, str)) for x in cells)
+    return stateless or not _is_file_of_library(function.__code__.co_filename)
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

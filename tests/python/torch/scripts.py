@@ -7,20 +7,19 @@ from typing import Any, Callable
 import torch
 import torch.distributed as dist
 
-import tofu.torch
+from tofu.torch import parallelize
 
 Wrap = Callable[..., Any]
 
 
 def compare(*scripts: Callable[[Wrap], dict[str, Any]]) -> None:
     """Run scripts plainly and distributed; tensors, numbers and None are the same."""
+    mesh = (dist.get_world_size(),)
     for script in scripts:
         torch.manual_seed(0)
-        plain = script(lambda model, *_: model)
+        plain = script(lambda model, *_, **__: model)
         torch.manual_seed(0)
-        parts = script(
-            lambda model, *args: tofu.torch.parallelize(model, (dist.get_world_size(),), args)
-        )
+        parts = script(lambda model, *args, **named: parallelize(model, mesh, args, named))
         assert plain.keys() == parts.keys()
         for key, value in plain.items():
             where = f"{script.__qualname__}: {key}"

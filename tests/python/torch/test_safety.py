@@ -181,7 +181,7 @@ def refused() -> None:
             made(kind)
     assert random.getstate() == state
     _, parts, data = made()
-    handle = parts.first.register_forward_hook(lambda *_: None)
+    handle = parts.first.register_full_backward_hook(lambda *_: None)
     with pytest.raises(GraphError, match=r"the hook .*lambda.* of the submodule 'first'"):
         parts(data)
     handle.remove()

@@ -1,0 +1,112 @@
+"""Hooks of the forward pass on submodules do what they do in plain torch."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+import pytest
+import torch
+from torch import nn
+
+import tofu.torch
+from tofu.errors import GraphError
+
+from .ranks import on_ranks
+from .scripts import Wrap, compare
+
+FEATURES: dict[str, Any] = {}
+
+
+class Collector:
+    """Keeps the outputs of modules, and counts them."""
+
+    def __init__(self) -> None:
+        self.outputs: list[Any] = []
+        self.calls = 0
+
+    def __call__(self, module, args, output):
+        self.outputs.append(output)
+        self.calls += 1
+
+    def method(self, module, args, output):
+        self.outputs.append(output.detach())
+
+
+def into_a_global(name, module, args, output):
+    FEATURES[name] = output.detach()
+
+
+def scaled(module, args):
+    return (args[0] * 2,)
+
+
+def required(module, args, output):
+    output.requires_grad_(True)
+
+
+def hooked(register: Callable[[Any, Any, Collector], Any]) -> Callable[[Wrap], dict[str, Any]]:
+    """A script that registers a hook before and another after it distributes a module."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        FEATURES.clear()
+        model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Linear(4, 2))
+        before, after = Collector(), Collector()
+        register(model[0], "one", before)
+        data = torch.randn(6, 4)
+        model = wrap(model, data)
+        register(model[2], "two", after)
+        result: dict[str, Any] = {}
+        for step in range(2):
+            loss = model(data).square().mean()
+            kept = [*before.outputs, *after.outputs]
+            (loss + sum(x.square().mean() for x in kept)).backward()
+            result.update({f"{step} {k}": x for k, x in enumerate([*kept, *FEATURES.values()])})
+            before.outputs.clear()
+            after.outputs.clear()
+        result["calls"] = before.calls + after.calls
+        return {**result, **{name: p.grad for name, p in model.named_parameters()}}
+
+    return script
+
+
+def test_hooks_of_the_forward_pass_are_as_in_plain_torch() -> None:
+    on_ranks(2, compare, *map(hooked, (
+        lambda module, name, collector: module.register_forward_hook(collector),
+        lambda module, name, collector: module.register_forward_hook(collector.method),
+        lambda module, name, collector: module.register_forward_hook(
+            functools.partial(into_a_global, name)),
+        lambda module, name, collector: module.register_forward_pre_hook(scaled),
+        lambda module, name, collector: module.register_forward_hook(
+            lambda module, args, output: output + args[0].mean()),
+        lambda module, name, collector: module.register_forward_hook(
+            lambda module, args, output: collector.outputs.append(output)),
+        lambda module, name, collector: (
+            module.requires_grad_(False), module.register_forward_hook(required)),
+    )))  # fmt: skip
+
+
+def counting() -> Callable[..., None]:
+    calls = 0
+
+    def count(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+
+    return count
+
+
+def of_gradients(module, args, output):
+    output.register_hook(lambda gradient: FEATURES.update(gradient=gradient))
+
+
+@pytest.mark.parametrize(("hook", "message"), [
+    (counting(), "calls' in a way that a planned call cannot repeat: it changes it in place"),
+    (of_gradients, "FEATURES' in a way .* changes it in the backward pass"),
+])  # fmt: skip
+def test_hooks_with_other_effects_are_refused(hook, message) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    model[0].register_forward_hook(hook)
+    with pytest.raises(GraphError, match=message):
+        tofu.torch.plan(model, (torch.randn(6, 4),), mesh=(2,))
+    assert not FEATURES
