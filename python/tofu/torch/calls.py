@@ -39,9 +39,7 @@ def function_of(operator: Operator) -> Any:
 
 
 def is_random(operator: Operator) -> bool:
-    """Whether an operator draws random numbers; attention without dropout does not."""
-    if operator.arguments.get("dropout_p") == 0.0:
-        return False
+    """Whether an operator draws random numbers."""
     return torch.Tag.nondeterministic_seeded in operator.target.tags
 
 

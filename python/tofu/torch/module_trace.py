@@ -20,6 +20,7 @@ from typing import Any, Callable, Optional, TypeVar
 import torch
 
 from tofu.errors import GraphError
+from tofu.torch.any_device import as_on_any_device, traced_device
 from tofu.torch.decompositions import as_described, table
 from tofu.torch.grouped_products import GroupedProducts
 from tofu.torch.joint_reader import read_joint
@@ -59,7 +60,8 @@ def trace(
         model: the module; only the shapes and types of its parameters matter.
         args: example inputs; only the shapes and types of tensors matter.
         kwargs: example inputs by name.
-        device: the type of the devices that will run the module. Some operators depend on it.
+        device: the type of the devices that will run the module, which need not be there. The
+            operators are those of any device.
         gradients: whether to trace a backward pass.
 
     Raises:
@@ -134,6 +136,8 @@ def _trace(
     gradients: bool,
     numbers: Optional[NamedNumbers] = None,
 ) -> Traced:
+    device = traced_device(device)
+
     def like(position: int, tensor: Any) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return tensor
@@ -155,11 +159,11 @@ def _trace(
         stack.enter_context(torch.enable_grad() if gradients else torch.no_grad())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(_exporting())
-        stack.enter_context(_without_mkldnn())
         stack.enter_context(marked_checkpoints())
         stack.enter_context(marked_modules(fake))
         stack.enter_context(GroupedProducts())
         stack.enter_context(as_described())
+        stack.enter_context(as_on_any_device(device))
         stack.enter_context(KnownDraws())
         stack.enter_context(DataWrites())
         stack.enter_context(without_other_randomness(type(model).__name__))
@@ -232,21 +236,6 @@ def _plain_tensors(values: Iterable[Any]) -> Iterator[Any]:
             yield from _plain_tensors(value)
         elif isinstance(value, dict):
             yield from _plain_tensors(value.values())
-
-
-@contextlib.contextmanager
-def _without_mkldnn() -> Iterator[None]:
-    """Disable mkldnn, whose LSTM keeps tensors for its backward pass that a trace does not see."""
-    with warnings.catch_warnings():  # of switches that are restored
-        warnings.simplefilter("ignore")
-        flags = torch.backends.mkldnn.flags(enabled=False)
-        flags.__enter__()
-    try:
-        yield
-    finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            flags.__exit__(None, None, None)
 
 
 @contextlib.contextmanager

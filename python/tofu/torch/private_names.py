@@ -14,7 +14,7 @@ import torch
 __all__ = [
     "KNOWN", "ConstantSource", "DimDynamic", "DispatchKey", "FakeTensorMode", "ShapeEnv",
     "TorchDispatchMode", "aot_export_joint", "check_version", "descriptors", "get_decompositions",
-    "get_proxy_mode", "pytree",
+    "get_proxy_mode", "pytree", "scoped_library",
 ]  # fmt: skip
 
 # The oldest and the latest version on which this package's tests pass; scripts/test_torch.sh says
@@ -40,6 +40,9 @@ try:
     # The trace that is being made, to mark the operators that a checkpoint runs.
     from torch.fx.experimental.proxy_tensor import get_proxy_mode
     from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+    # Kernels that last as long as a trace. Without it: kernels for good.
+    from torch.library import _scoped_library as scoped_library
 
     # Nested arguments as a list: torch.utils.pytree from torch 2.14 on.
     from torch.utils import _pytree as pytree

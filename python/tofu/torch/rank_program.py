@@ -219,7 +219,8 @@ class Program:
             tile = divided.tile
             if tile is not None and variable.kind == "constant":
                 box = divided.boxes[self.worker]
-                tiles[tile] = variable.value[tuple(slice(*side) for side in box)]
+                piece = variable.value[tuple(slice(*side) for side in box)]
+                tiles[tile] = piece.to(self.mesh.device_type)
             elif tile is not None and variable.name in inputs:
                 tiles[tile] = inputs[variable.name]
         self._run_all(self.forward_steps, tiles)

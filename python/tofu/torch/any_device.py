@@ -1,0 +1,100 @@
+"""Keeps a trace free of what a type of device has in place of an operator, so that plans fit all.
+
+torch takes other operators on a GPU than on a CPU for some of a module's calls. A trace takes the
+same everywhere; each rank then calls whichever kernel its device has for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Callable, Optional
+
+import torch
+from torch.nn.functional import linear
+
+from tofu.torch.attention_kernels import attention
+from tofu.torch.private_names import get_decompositions, scoped_library
+
+__all__ = ["as_on_any_device", "traced_device"]
+
+aten: Any = torch.ops.aten
+Tensor = Any  # torch.Tensor, whose methods are untyped
+
+
+def traced_device(device: str) -> str:
+    """The type of device that a trace's tensors have: the CPU if the device is not there.
+
+    Gradients of tensors without data ask the device's driver, which ends a process without one.
+    """
+    there = device == "cpu" or torch.get_device_module(device).is_available()
+    return device if there else "cpu"
+
+
+@contextlib.contextmanager
+def as_on_any_device(device: str) -> Iterator[None]:
+    """Makes a trace on a type of device one of operators that all devices have."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_without(torch.backends.cudnn))
+        # Its LSTM keeps tensors for its backward pass that a trace does not see.
+        stack.enter_context(_without(torch.backends.mkldnn))
+        library = stack.enter_context(scoped_library("aten", "IMPL"))
+        for name, function in _ON_ANY.items():
+            library.impl(name, function, f"Autograd{device.upper()}")
+        yield
+
+
+@contextlib.contextmanager
+def _without(backend: Any) -> Iterator[None]:
+    """Disable a library of kernels."""
+    with warnings.catch_warnings():  # of switches that are restored
+        warnings.simplefilter("ignore")
+        flags = backend.flags(enabled=False)
+        flags.__enter__()
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            flags.__exit__(None, None, None)
+
+
+def _lstm_cell(
+    data: Tensor, state: Sequence[Tensor], weight: Tensor, own_weight: Tensor,
+    bias: Optional[Tensor] = None, own_bias: Optional[Tensor] = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Torch's LSTM cell: the new state, and the new memory."""
+    before, memory = state
+    gates = linear(before, own_weight, own_bias) + linear(data, weight, bias)
+    entry, keep, new, out = gates.chunk(4, 1)
+    memory = keep.sigmoid() * memory + entry.sigmoid() * new.tanh()
+    return out.sigmoid() * memory.tanh(), memory
+
+
+def _gru_cell(
+    data: Tensor, state: Tensor, weight: Tensor, own_weight: Tensor,
+    bias: Optional[Tensor] = None, own_bias: Optional[Tensor] = None,
+) -> Tensor:  # fmt: skip
+    """Torch's GRU cell: the new state."""
+    reset, keep, new = linear(data, weight, bias).chunk(3, 1)
+    own_reset, own_keep, own_new = linear(state, own_weight, own_bias).chunk(3, 1)
+    new = (new + (own_reset + reset).sigmoid() * own_new).tanh()
+    return (state - new) * (own_keep + keep).sigmoid() + new
+
+
+def _rms_norm(
+    data: Tensor, shape: Sequence[int], weight: Optional[Tensor] = None, eps: Optional[float] = None
+) -> Tensor:
+    """Torch's norm by the root of the mean square, in its parts."""
+    (parts,) = get_decompositions([aten._fused_rms_norm.default]).values()
+    return parts(data, shape, weight, eps)[0]
+
+
+# Operators that torch takes apart, or has kernels for, by the type of their tensors' device.
+_ON_ANY: Mapping[str, Callable[..., Any]] = {
+    "scaled_dot_product_attention": attention,
+    "lstm_cell": _lstm_cell,
+    "gru_cell": _gru_cell,
+    "rms_norm": _rms_norm,
+}
