@@ -161,7 +161,7 @@ def _set_by_torch(module: torch.nn.Module) -> Callable[[str], bool]:
     return lambda name: name in hooks or (private and name[:1] == "_")
 
 
-def _never(_: Any) -> bool:
+def _never(_: str) -> bool:
     return False
 
 

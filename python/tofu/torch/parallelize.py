@@ -45,11 +45,11 @@ from tofu.torch.ranks import (
     rejoin,
     take_plain_as_whole,
 )
-from tofu.torch.save_pretrained import SavePretrained
 from tofu.torch.start_values import Initialise
 from tofu.torch.torch_plan import TorchPlan, read_plan
 from tofu.torch.traced import Blank, Entry, Scalar, Traced
 from tofu.torch.whole_calls import WholeCalls, are_whole, holds_objects, say_once
+from tofu.torch.whole_state import SavePretrained
 
 __all__ = ["parallelize", "program_of"]
 
