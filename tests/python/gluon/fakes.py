@@ -250,7 +250,7 @@ class Program:
         arrays = self._executor.forward(is_train=is_train)
         return [self._divided(i, array) for i, array in enumerate(arrays)]
 
-    def backward(self, head_gradients, in_place=()):
+    def backward(self, head_gradients, in_place=(), unchanged=()):
         for name, array in self._executor.aux_dict.items():
             transfer.gather(self._tiles(name), self.layouts[name], array.context, out=array)
         # An executor's backward pass overwrites what a second one would need.
@@ -265,6 +265,8 @@ class Program:
             # Otherwise MXNet does not order its writes of running statistics.
             self._executor.grad_dict[name].wait_to_read()
         for name, array in self._executor.aux_dict.items():
+            if name in unchanged:
+                continue
             transfer.scatter(array, self.layouts[name], self._contexts, out=self._tiles(name))
         return {
             name: transfer.scatter(

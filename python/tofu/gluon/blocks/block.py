@@ -30,6 +30,7 @@ from tofu.gluon.training.parameter import TilingError, check_context, is_tiled, 
 
 from .compile_block import make_pool
 from .program_pool import Pool, Signature
+from .reach import Reach, of_hybridized
 
 __all__ = ["PartitionedBlock", "build_cache", "call_cached_op", "untie"]
 
@@ -46,7 +47,10 @@ class PartitionedBlock:
     Attributes:
         name: its name.
         gives_numpy: whether its outputs are arrays of ``mx.np``.
+        reach: the variables that a backward call through each output reaches, if it is hybridized.
     """
+
+    reach: Reach = None
 
     def __init__(self, block: Any) -> None:
         self.cached_op = block._cached_op
@@ -92,6 +96,7 @@ class PartitionedBlock:
         *,
         is_trial: bool = False,
         repeat: Optional[Callable[[], Sequence[Any]]] = None,
+        reach: Reach = None,
     ) -> Optional[list[Any]]:
         """The outputs as MXNet gives them, or None where the block has to run serially.
 
@@ -100,6 +105,7 @@ class PartitionedBlock:
             current: the session.
             is_trial: whether the same call is recorded next: it uses the same program then.
             repeat: as ``Recording.repeat``.
+            reach: the variables that a backward call through each output reaches.
         """
         inputs = {name: outputs.look(classic(arrays[at])) for name, at in self._inputs}
         if any(array.stype != "default" for array in inputs.values()):
@@ -120,7 +126,8 @@ class PartitionedBlock:
         if pool is None:
             return None
         views.flush(current.state.views)
-        results = pool.run(inputs, record=record, context=arrays[0].ctx, repeat=repeat)
+        context = arrays[0].ctx
+        results = pool.run(inputs, record=record, context=context, repeat=repeat, reach=reach)
         return shown(results, numpy=self.gives_numpy)
 
     def check_not_strict(self, current: Session) -> None:
@@ -241,6 +248,7 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         partitioned = blocks.get(self)
         if partitioned is None or partitioned.cached_op is not self._cached_op:
             partitioned = blocks[self] = PartitionedBlock(self)
+            partitioned.reach = of_hybridized(self, self._cached_graph[1])
             self.apply(untie)
         flat, structure = gluon_block._flatten(args, "input")
         arrays = [array for array in flat if array is not None]
@@ -252,7 +260,7 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
             partitioned.warn_serial(reason, current)
             return partitioned.run_serially(lambda: original(self, *args))
         _check_structure(self, structure)
-        results = partitioned.run(arrays, current)
+        results = partitioned.run(arrays, current, reach=partitioned.reach)
         if results is None:
             return partitioned.run_serially(lambda: original(self, *args))
         return gluon_block._regroup(results, self._out_format)

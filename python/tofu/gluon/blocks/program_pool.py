@@ -25,6 +25,7 @@ from tofu.planner.compile_plan import Compiled
 from tofu.plans.parts import Parts
 
 from . import memory_limits
+from .reach import Reach, reached
 
 __all__ = ["Pool", "Signature"]
 
@@ -147,6 +148,7 @@ class Pool:
         record: bool,
         context: Any,
         repeat: Optional[Callable[[], Sequence[Any]]] = None,
+        reach: Reach = None,
     ) -> list[Any]:
         """The outputs for `inputs`, which `context` gathers when the script reads them.
 
@@ -155,9 +157,10 @@ class Pool:
             record: whether to enter the outputs in autograd's graph.
             context: the script's context.
             repeat: as ``Recording.repeat``.
+            reach: the variables that a backward call through each output reaches.
         """
         with self._session.state.running:
-            return self._run(inputs, record=record, context=context, repeat=repeat)
+            return self._run(inputs, record=record, context=context, repeat=repeat, reach=reach)
 
     def _run(
         self,
@@ -166,6 +169,7 @@ class Pool:
         record: bool,
         context: Any,
         repeat: Optional[Callable[[], Sequence[Any]]],
+        reach: Reach,
     ) -> list[Any]:
         values = {name: outputs.value(array) for name, array in inputs.items()}
         bound = self._take(inputs, values)
@@ -189,7 +193,7 @@ class Pool:
             return [outputs.make_output(memory) for memory in memories]
         tokens = [outputs.new_token(context) for _ in memories]
         heads = [outputs.HeadGradient(self._backend, self._session.contexts) for _ in memories]
-        recorded = self._record(bound.program, inputs, tokens, heads, memories, context)
+        recorded = self._record(bound.program, inputs, tokens, heads, memories, context, reach)
         recorded.repeat = repeat
         bound.recording = weakref.ref(recorded)
         return [
@@ -289,6 +293,7 @@ class Pool:
         heads: Sequence[outputs.HeadGradient],
         memories: Sequence[outputs.Memory],
         context: Any,
+        reach: Reach,
     ) -> Recording:
         gradients = self._signature.gradients
         differentiated = [name for name in inputs if name in gradients]
@@ -296,32 +301,50 @@ class Pool:
         gated = {name: gated_tiles(parameter) for name, parameter in trained.items()}
         # Use today's objects: a parameter whose gradients are replaced has left this graph.
         delivered = {n: p._tofu.gradients for n, p in trained.items() if is_overwritten(p)}
+        added = {n: p._tofu.gradients for n, p in trained.items() if gated[n]}
+        common = trained.keys() if reach is None else frozenset.intersection(*reach)
+        for name in delivered.keys() - common:
+            delivered[name].expect_to_stay()
         slots = [outputs.slot(inputs[name]) for name in differentiated]
+        variables = [*inputs, *self._parameters]  # the closure must not hold the arrays
         backend = self._backend
         updates = self._updates()
 
         def differentiate(
             heads: list[Any],
-        ) -> tuple[list[Any], list[Any], Callable[[int], None]]:
-            if program.is_used_up and self._updates() != updates:
-                raise GradientError(_UPDATED)
-            self._reclaim(program)
-            tiles = program.backward(heads, in_place=delivered)
+        ) -> tuple[list[Optional[Any]], list[Optional[Any]], Callable[[int], None]]:
+            names = reached(variables, heads, reach)
+            tiles: dict[str, list[Any]] = {}
+            if names:
+                if program.is_used_up and self._updates() != updates:
+                    raise GradientError(_UPDATED)
+                self._reclaim(program)
+                left = [name for name in self._parameters if name not in names]
+                tiles = program.backward(heads, in_place=delivered, unchanged=left)
 
             def deliver(serial: int) -> None:
                 for name, gradients in delivered.items():
-                    layout = program.gradient_layouts[name]
-                    gradients.hand_over(serial, tiles[name], program, layout)
+                    if name in names:
+                        layout = program.gradient_layouts[name]
+                        gradients.hand_over(serial, tiles[name], program, layout)
+                for name, gradients in added.items():
+                    gradients.note(is_reached=name in names)
 
-            input_gradients = [
-                backend.gather(tiles[name], program.layouts[name], context)
-                if slot is None
-                else backend.tiles(tiles[name], program.layouts[name])
-                for name, slot in zip(differentiated, slots)
-            ]
+            def input_gradient(name: str, slot: Optional[outputs.HeadGradient]) -> Optional[Any]:
+                if name not in names:
+                    return None
+                if slot is None:
+                    return backend.gather(tiles[name], program.layouts[name], context)
+                return backend.tiles(tiles[name], program.layouts[name])
+
             return (
-                input_gradients,
-                [array for name in gated if gated[name] for array in tiles[name]],
+                [input_gradient(name, slot) for name, slot in zip(differentiated, slots)],
+                [
+                    array if name in names else None
+                    for name in gated
+                    for array in (tiles[name] if name in names else gated[name])
+                    if gated[name]
+                ],
                 deliver,
             )
 

@@ -32,6 +32,7 @@ from tofu.mx.nnvm import symbol_text
 from . import attributes, nesting, trace_check
 from .block import PartitionedBlock, untie
 from .block_trace import Graph, UntraceableError, trace
+from .reach import Reach, of_traced
 
 __all__ = ["forward"]
 
@@ -74,6 +75,7 @@ class _Trace:
         graph, partitioned: the trace and the block that runs it; None if there is a `reason`.
         check: how a first call is compared, one of ``_VALUES``, ``_PREDICTIONS``, ``_SHAPES``.
         checked: the shapes and types whose first call has been compared.
+        reaches: results of ``reach``, by which blocks were hybridized.
     """
 
     key: list[Any]
@@ -84,6 +86,18 @@ class _Trace:
     reason: Optional[str] = None
     check: str = ""
     checked: set[Any] = dataclasses.field(default_factory=set)
+    reaches: dict[tuple[bool, ...], Reach] = dataclasses.field(default_factory=dict)
+
+    def reach(self, inside: Sequence[Any]) -> Reach:
+        """The variables that autograd would reach from each output.
+
+        inside: the block and all blocks inside it.
+        """
+        assert self.graph is not None
+        hybridized = tuple(getattr(each, "_active", False) for each in inside)
+        if hybridized not in self.reaches:
+            self.reaches[hybridized] = of_traced(self.graph.symbol, inside)
+        return self.reaches[hybridized]
 
     def refuse(self, reason: str) -> None:
         """Let the block's own code run from now on."""
@@ -211,7 +225,8 @@ def _run_traced(
             current.checked.add(signature)
         if all(parameter._data is not None for parameter in partitioned.parameters):
             repeat = _repeater(block, original, args, current, session)
-            results = partitioned.run(arrays, session, repeat=repeat)
+            reach = current.reach(attributes.blocks_in(block))
+            results = partitioned.run(arrays, session, repeat=repeat, reach=reach)
             if results is None and partitioned.keeps_reason:
                 raise UntraceableError(str(partitioned.reason))
     if results is None:

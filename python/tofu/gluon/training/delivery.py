@@ -34,10 +34,14 @@ def before_backward(state: State) -> None:
     """Prepare the gradients of tiled parameters for a backward call."""
     for parameter in _receivers(state):
         parameter._tofu.gradients.before_backward()
+    for parameter in _gated(state):
+        parameter._tofu.gradients.watch_marks()
 
 
 def after_backward(state: State) -> None:
     """Take the gradients of a backward call that its recordings and whole arrays deliver."""
+    for parameter in _gated(state):
+        parameter._tofu.gradients.settle_marks()
     if state.collected is None:
         for view in list(state.views):
             _deliver_whole(view)
@@ -222,3 +226,7 @@ def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) 
 
 def _receivers(state: State) -> list[Any]:
     return [p for p in state.tiled if p._tofu.gradients is not None and is_overwritten(p)]
+
+
+def _gated(state: State) -> list[Any]:
+    return [p for p in state.tiled if p._tofu.gradients is not None and gated_tiles(p)]

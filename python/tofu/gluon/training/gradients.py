@@ -100,6 +100,7 @@ class Gradients:
         # The backward call in progress has delivered these parts; the marks are from before it.
         self._parts: list[_Part] = []
         self._marks = [False] * len(home)
+        self._is_reached: Optional[bool] = None  # by recordings of the backward call in progress
 
     @property
     def is_lent(self) -> bool:
@@ -157,7 +158,8 @@ class Gradients:
         Raises:
             GradientError: it is gone.
         """
-        self._is_kept = self._is_kept or self._lent is None
+        if self._lent is None:
+            self.expect_to_stay()
         self.in_place()
 
     def keep(self) -> list[Any]:
@@ -170,6 +172,10 @@ class Gradients:
         if self.in_place()[0] is not self._home:
             self._bring_home()
         return self._home
+
+    def expect_to_stay(self) -> None:
+        """Keep gradients at home from now on: backward calls may leave this one as it is."""
+        self._is_kept = True
 
     def zero(self) -> None:
         """Set the gradient to 0."""
@@ -227,6 +233,20 @@ class Gradients:
             for total, tile in zip(self.keep(), tiles):
                 total += tile
         self._mark([True] * len(self._tiles))
+
+    def watch_marks(self) -> None:
+        """Prepare for a backward call that adds to the gradient through autograd's gates."""
+        self._marks, self._is_reached = marks_of(self._tiles), None
+
+    def note(self, *, is_reached: bool) -> None:
+        """Note whether a recording, whose gates a backward call opens, reaches the gradient."""
+        self._is_reached = self._is_reached or is_reached
+
+    def settle_marks(self) -> None:
+        """Restore the marks if no recording of a backward call has reached the gradient."""
+        if self._is_reached is False:
+            self._mark(self._marks)
+        self._marks = [False] * len(self._tiles)
 
     def take_parts(self) -> list[tuple[list[Any], Any]]:
         """Return and forget the parts that a backward call delivered; restore the marks.

@@ -79,9 +79,9 @@ class Origin(NamedTuple):
 
 
 class _OutputHandle(NDArrayHandle):  # type: ignore[misc]
-    """MXNet's handle of an output that was read, which knows its origin."""
+    """MXNet's handle of an output that was read, and is in autograd's graph."""
 
-    origin: Origin
+    delivered: Delivered
 
 
 class HeadGradient:
@@ -277,8 +277,15 @@ def look(array: Any) -> Any:
 
 
 def token(looked: Any) -> Any:
-    """The array that stands for `looked` in autograd's graph, or None."""
-    return looked.token if isinstance(looked, Delivered) else looked
+    """The array that stands for `looked` in autograd's graph, or None.
+
+    That of an output is its token even if it was read, so that MXNet need not be given zeros for
+    its gradient where a block's backward pass does not reach it.
+    """
+    if isinstance(looked, Delivered):
+        return looked.token
+    delivered = _read_earlier(looked)
+    return looked if delivered is None else delivered.token
 
 
 def is_divided(array: Any) -> bool:
@@ -305,7 +312,8 @@ def value(looked: Any) -> Any:
 
 def slot(looked: Any) -> Optional[HeadGradient]:
     """The collector of the gradient of `looked`; None if autograd collects it."""
-    return looked.gradient if isinstance(looked, Delivered) else None
+    delivered = looked if isinstance(looked, Delivered) else _read_earlier(looked)
+    return None if delivered is None else delivered.gradient
 
 
 def make_output(
@@ -329,9 +337,8 @@ def origin(array: Any) -> Optional[Origin]:
     """The recording that made an array; None for those that no partitioned block has returned."""
     looked = look(array)
     if looked is array:
-        return getattr(array.handle, "origin", None)
-    made_by: Optional[Origin] = looked.origin
-    return made_by
+        looked = _read_earlier(array)
+    return None if looked is None else looked.origin
 
 
 def replace(array: Any, other: Any) -> None:
@@ -342,6 +349,14 @@ def replace(array: Any, other: Any) -> None:
     _HANDLE.__set__(array, handle)
     if not isinstance(before, Delivered):
         check_call(_LIB.MXNDArrayFree(before))
+
+
+def _read_earlier(array: Any) -> Optional[Delivered]:
+    """The output that an array was before it was read, if it still is that in autograd's graph."""
+    handle = array.handle
+    if type(handle) is not _OutputHandle or array.grad is not None:  # attach_grad() takes it out
+        return None
+    return handle.delivered
 
 
 def new_token(context: Any) -> Any:
@@ -364,10 +379,10 @@ def _read(array: Any, delivered: Delivered) -> Any:
         if handle is not delivered:
             return handle  # another thread was first
         whole = delivered.memory.gather()
-        handle = _OutputHandle()
+        handle = _OutputHandle() if delivered.token is not None else NDArrayHandle()
         check_call(_LIB.MXNDArrayDetach(whole.handle, ctypes.byref(handle)))
         if delivered.token is not None:
-            handle.origin = delivered.origin
+            handle.delivered = delivered
             _record(delivered, handle)
         _HANDLE.__set__(array, handle)
         return handle

@@ -39,9 +39,10 @@ from .outputs import HeadGradient
 
 __all__ = ["Bypass", "Order", "Recording"]
 
-# Maps head gradients to the gradients of the inputs and of the tiles (None for zeros), and to a
-# function that delivers the other gradients, given the recording's number. The gradients of an
-# input that stays tiles, and of heads in ``slots``, are tiles, too.
+# Maps head gradients (None for heads that the backward call does not reach) to the gradients of the
+# inputs and of the tiles (None for those that it does not reach from there), and to a function that
+# delivers the other gradients, given the recording's number. The gradients of an input that stays
+# tiles, and of heads in ``slots``, are tiles, too.
 Differentiate = Callable[
     [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[int], None]]
 ]
@@ -286,7 +287,7 @@ class Recording:
             self._answered += 1
             deliver(self.serial)
         for slot, value, request in zip(self._slots, input_gradients, requests):
-            if slot is not None and request != NULL:
+            if slot is not None and value is not None and request != NULL:
                 slot.add(self.serial, value)
         pairs = zip(self._slots, input_gradients)
         direct = [value if slot is None else None for slot, value in pairs]

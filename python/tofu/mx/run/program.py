@@ -126,7 +126,10 @@ class Program:
         ]
 
     def backward(
-        self, head_gradients: Sequence[Optional[Value]], in_place: Collection[str] = ()
+        self,
+        head_gradients: Sequence[Optional[Value]],
+        in_place: Collection[str] = (),
+        unchanged: Collection[str] = (),
     ) -> dict[str, list[mx.nd.NDArray]]:
         """Run the backward graph on the activations of the last forward.
 
@@ -136,6 +139,7 @@ class Program:
         head_gradients: one whole array, or its tiles, per output; None counts as zero.
         in_place: the variables whose gradients are returned as computed, in ``gradient_layouts``;
             other gradients get the layout of their variable.
+        unchanged: the auxiliary states that keep their values.
 
         Returns the tiles of every gradient, one per worker. They are valid until the program
         runs again, because in one executor activations reuse their memory. Writes new
@@ -159,7 +163,7 @@ class Program:
                 tiles = self._as_variable(name, head, tiles)
             if kind == "gradient":
                 gradients[name] = tiles
-            elif kind == "aux":
+            elif kind == "aux" and name not in unchanged:
                 for target, tile in zip(self._variables[name].tiles, tiles):
                     tile.copyto(self._tiles[target])
         return gradients
