@@ -43,6 +43,7 @@ class KeptByForward:
         self.tensors: list[Any] = []
         self._module = module
         self._name = type(module).__name__
+        self._containers: list[tuple[Path, Any, Any]] = []  # a saved program's forward has none
         self._skipped: dict[int, Callable[[str], bool]] = {
             id(vars(each)): _set_by_torch(each) for each in module.modules()
         }
