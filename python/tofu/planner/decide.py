@@ -78,6 +78,7 @@ def decide(
         PlanError: an option does not fit the graph.
     """
     options = problem.front_end.adapted(wish.options)
+    mode = "none" if problem.saved is not None else wish.recompute
 
     def attempt(graph: Problem, changed: SearchOptions) -> Decision[Made]:
         searched = programs.search(graph, changed)
@@ -92,7 +93,8 @@ def decide(
     def fit_graph(table: _core.StrategyTable, repeats: bool) -> Fit[Decision[Made]]:
         graph = problem.replaced(table) if repeats else problem
         if room_bytes is None:
-            return Fit(attempt(graph, options), 0, True)
+            found = attempt(graph, options)
+            return Fit(found, held(found) if mode == "all" else 0, True)
         if graph.saved is not None:
             fit = Fit.of(attempt(graph, options), held, room_bytes)
         else:
@@ -110,7 +112,6 @@ def decide(
             return fit
         return keep_what_fits(fit, lambda size: keeping(fit.found, size), held, room_bytes)
 
-    mode = "none" if problem.saved is not None else wish.recompute
     best = fit_with_recomputation(problem.table, fit_graph, mode, room_bytes)
     return dataclasses.replace(best.fit.found, fits=best.fit.fits, recomputation=best.recomputation)
 
@@ -163,7 +164,7 @@ def plan_problem(
     wish = wish or Wish()
     limit = wish.limit_bytes
     room = None if limit is None else limit - taken_bytes
-    plans = Plans(wish, counted=wish.exact and limit is not None)
+    plans = Plans(wish, counted=wish.exact and (limit is not None or wish.recompute == "all"))
     decision = decide(problem, wish, plans, room_bytes=room)
     plan, recomputation = decision.made, decision.recomputation
     if limit is not None:

@@ -129,18 +129,16 @@ def fit_with_recomputation(
         mode: one of config.RECOMPUTES.
         limit_bytes: bytes that a worker can hold; None: any number.
     """
-    if mode == "all":
-        most = recomputed(table)
-        return Recomputed(fit_graph(most.table, most.segments > 0), most if most.segments else None)
     plain = fit_graph(table, False)
-    if plain.fits or mode == "none" or limit_bytes is None:
+    if mode == "none" or (mode == "auto" and (plain.fits or limit_bytes is None)):
         return Recomputed(plain)
     most = recomputed(table)
     if not most.segments:
         return Recomputed(plain)
     best = Recomputed(fit_graph(most.table, True), most)
-    if not best.fit.fits:
-        return min(Recomputed(plain), best, key=lambda either: either.fit.held_bytes)
+    if mode == "all" or limit_bytes is None or not best.fit.fits:
+        # Tensors of operators that run again may be larger than those that stay.
+        return min(best, Recomputed(plain), key=lambda either: either.fit.held_bytes)
     # Between all and nothing: guess linearly, since only activations differ.
     low, low_held = most.bytes, best.fit.held_bytes
     high, high_held = most.saved_bytes, plain.held_bytes

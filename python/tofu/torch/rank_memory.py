@@ -272,7 +272,7 @@ def held_by_rank(plan: TorchPlan) -> Plan:
 
 def with_memory(plan: TorchPlan) -> TorchPlan:
     """Returns the plan with the memory of a rank and of one device without a mesh."""
-    details = held_by_rank(plan)
+    details = plan.details if plan.details.peak is not None else held_by_rank(plan)
     memory = details.bytes_per_worker, step_memory(plan.serial()).kinds
     return plan.replaced(details, *memory)
 

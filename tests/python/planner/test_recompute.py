@@ -65,7 +65,13 @@ def test_nothing_is_computed_again_where_it_fits(fits):
         assert (found.recomputation, tried) == (None, [1000])
     found, tried = fits(None, "all")
     assert found.recomputation.bytes == 200
-    assert tried == [200]
+    assert tried == [1000, 200]
+
+
+def test_nothing_is_computed_again_where_that_holds_more(fits, monkeypatch):
+    monkeypatch.setattr(FakeTable, "held", property(lambda table: 2000 - table.kept))
+    assert fits(None, "all")[0].recomputation is None
+    assert fits(500)[0].recomputation is None
 
 
 def test_a_limit_gets_as_little_recomputation_as_it_needs(fits):
