@@ -10,6 +10,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from tofu.errors import GraphError
+from tofu.torch.module_state import version_of
 from tofu.torch.placements import WHOLE, Boxes, tiles_of
 from tofu.torch.rank_program import Program
 from tofu.torch.traced import Entry, Variable
@@ -78,6 +79,11 @@ class _Step(torch.autograd.Function):
             buffer = call.buffers[name]
             _tile(buffer).copy_(value)
         ctx.call, ctx.saved = call, tuple(saved)
+        ctx.read = [
+            (name, each, version_of(each))
+            for name, each in zip(call.names, tensors)
+            if name in traced.read_backward
+        ]
         ctx.divided = {k: x._spec for k, x in enumerate(tensors) if isinstance(x, DTensor)}
         ctx.save_for_backward(*saved.values())
         places = [k for k, output in enumerate(traced.outputs) if output is not None]
@@ -124,6 +130,7 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
     """The gradients of a call's tensors, None for those without."""
     call: Call = ctx.call
     program, traced = call.program, call.program.plan.traced
+    _check_versions(call, ctx.read)
     tensors = [k for k, entry in enumerate(traced.outputs) if entry is not None]
     given = dict(zip(tensors, grads))
     names, moves = [], []
@@ -155,6 +162,17 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
     for (k, _, _), gradient in zip(needed, moved):
         results[k] = gradient
     return results
+
+
+def _check_versions(call: Call, read: list[tuple[str, Any, Any]]) -> None:
+    """Raise RuntimeError, as torch does, if what the backward pass reads was written to."""
+    for name, tensor, before in read:
+        if version_of(tensor) != before:
+            raise RuntimeError(
+                f"{call.module}: one of the variables needed for gradient computation has been "
+                f"modified by an inplace operation: {name!r} was written to after the call; call "
+                "backward() before that"
+            )
 
 
 def _only(tangents: frozenset[str], unused: set[str]) -> bool:

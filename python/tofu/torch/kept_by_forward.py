@@ -55,6 +55,7 @@ class KeptByForward:
         self._groups = [(group, dict(group)) for group in groups]
         self._reading = Reading([*self._module.parameters(), *self._module.buffers()], set())
         self._reading.frozen(self._module, 0)
+        self._misses = [cache.cache_info().misses for cache in self._reading.caches]
         known = {id(vars(each)[name]) for each in modules for name in _TENSORS}
         self._containers = [
             (path, each, each.copy())
@@ -89,6 +90,9 @@ class KeptByForward:
                     lambda x, path=path, key=key: self._kept((path, key), x), value
                 )
         self.left = left
+        for cache, misses in zip(self._reading.caches, self._misses):
+            if cache.cache_info().misses != misses:
+                cache.cache_clear()  # of tensors without data
         changed = self._reading.changed()
         if changed is not None:
             self._refuse(changed, "changes it in place")

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Set
 from typing import Any, Callable, Optional
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from tofu.errors import GraphError
 from tofu.torch.watched_code import Read, function_of, is_watched, reads_of_class, reads_of_function
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _DEPTH = 8  # Objects deeper inside an attribute than this are known by identity alone.
+_CACHED = type(functools.lru_cache(lambda: None))
 # Nor are the contents of these known.
 _OPAQUE = (type, torch.Generator, types.ModuleType, logging.Logger)
 _MOST_STATES = 64
@@ -121,6 +123,9 @@ class Reading:
     Args:
         tensors: parameters and buffers, whose values do not count.
         ignored: places that do not count either.
+
+    Attributes:
+        caches: functions that remember their results, as `functools.lru_cache` makes them.
     """
 
     def __init__(self, tensors: Iterable[Any], ignored: Set[Place]) -> None:
@@ -137,8 +142,9 @@ class Reading:
         self._arrays: list[tuple[Path, Any, int]] = []
         self._classes: set[type] = set()
         self._sequences: list[tuple[Path, Any, list[Any]]] = []
-        self._versions: list[tuple[Path, Any, int]] = []
+        self._versions: list[tuple[Path, Any, Any]] = []
         self._trained = self._flags()
+        self.caches: list[Any] = []
 
     @functools.cached_property
     def containers(self) -> dict[Path, Any]:
@@ -166,7 +172,7 @@ class Reading:
         for path, now, then in self._sequences:
             if len(now) != len(then) or not all(map(same, now, then)):
                 yield path
-        yield from (path for path, tensor, known in self._versions if _version(tensor) != known)
+        yield from (path for path, tensor, known in self._versions if version_of(tensor) != known)
         if self._flags() != self._trained:
             yield ()
 
@@ -187,8 +193,8 @@ class Reading:
         self._known[id(value)] = len(self._known)
         self._alive.append(value)
         if isinstance(value, torch.Tensor):
-            self._versions.append((path, value, _version(value)))
-            return _Same(value), _version(value)
+            self._versions.append((path, value, version_of(value)))
+            return _Same(value), version_of(value)
         if depth > _DEPTH or isinstance(value, _OPAQUE):
             return _Same(value)
         return self._contents(value, depth + 1, path)
@@ -215,6 +221,9 @@ class Reading:
         if isinstance(value, types.MethodType):
             own, function = value.__self__, value.__func__
             return kind, self.frozen(function, depth, path), self.frozen(own, depth, (path, "self"))
+        if isinstance(value, _CACHED):
+            self.caches.append(value)
+            return kind, self.frozen(value.__wrapped__, depth, path)
         function = function_of(value)
         if function is not None:
             return kind, self._all(reads_of_function(function), depth, path)
@@ -277,8 +286,10 @@ def _is_module(value: Any) -> bool:
     return isinstance(value, torch.nn.Module)
 
 
-def _version(tensor: Any) -> int:
-    return 0 if tensor.is_inference() else int(tensor._version)
+def version_of(tensor: Any) -> tuple[int, ...]:
+    """A number that changes whenever a tensor, or the tile of one, is written to."""
+    parts = (tensor, tensor._local_tensor) if isinstance(tensor, DTensor) else (tensor,)
+    return tuple(0 if part.is_inference() else int(part._version) for part in parts)
 
 
 def check_hooks(model: torch.nn.Module) -> None:

@@ -152,7 +152,7 @@ def _trace(
             parameter.requires_grad_(gradients and parameter.requires_grad)
         for hooks in (fake._forward_hooks, fake._forward_pre_hooks):
             hooks.clear()  # they run around the planned call
-        own = OwnOutputs(fake)
+        own = OwnOutputs(fake, gradients)
         leaves, spec = pytree.tree_flatten((args, kwargs))
         inputs, named = pytree.tree_unflatten(map(like, itertools.count(), leaves), spec)
     with contextlib.ExitStack() as stack:

@@ -175,6 +175,25 @@ class Traced:
         return frozenset(operator.name for operator in self.operators if operator.name in names)
 
     @functools.cached_property
+    def read_backward(self) -> frozenset[str]:
+        """Names of parameters, buffers and inputs whose values the backward pass reads.
+
+        Operators that the backward pass repeats read newer values, as checkpoints do.
+        """
+        source = {v.name: v.name for v in self.variables if v.kind != "tangent"}
+        for operator in self.operators:
+            if operator.name in self.forward and _is_view(operator):
+                base = source.get(operator.inputs[0][1].node)
+                source.update({operator.name: base} if base is not None else {})
+        read = {
+            entry.node
+            for operator in self.operators
+            if operator.name not in self.forward and not operator.repeats
+            for _, entry in operator.inputs
+        }
+        return frozenset(source[node] for node in read if node in source)
+
+    @functools.cached_property
     def tangents_of(self) -> Mapping[str, frozenset[str]]:
         """Name of a parameter or input -> the tangents that its gradient depends on."""
         found = {v.name: frozenset([v.name]) for v in self.variables if v.kind == "tangent"}
@@ -184,3 +203,9 @@ class Traced:
                 found[operator.name] = frozenset().union(*below)
         nothing: frozenset[str] = frozenset()
         return {name: found.get(entry.node, nothing) for name, entry in self.gradients.items()}
+
+
+def _is_view(operator: Operator) -> bool:
+    """Whether an operator's result shares the memory of its first input."""
+    returns = operator.target._schema.returns
+    return bool(operator.inputs) and bool(returns) and returns[0].alias_info is not None

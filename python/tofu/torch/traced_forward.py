@@ -42,12 +42,17 @@ class OwnOutputs:
 
     Tensors that forward leaves in the module are outputs, too.
 
+    Args:
+        module: the module.
+        gradients: whether the call has gradients.
+
     Attributes:
         own_forward: the forward that it replaces.
     """
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, gradients: bool) -> None:
         self._module = module
+        self._gradients = gradients
         self.own_forward = module.forward
         self._kept = KeptByForward(module)
         module.forward = self
@@ -67,7 +72,8 @@ class OwnOutputs:
         given = [*pytree.tree_leaves((args, kwargs)), *module.parameters(), *module.buffers()]
         known = {id(each) for each in given}
         self._kept.begin()
-        outputs = self.own_forward(*args, **kwargs)
+        with torch.set_grad_enabled(self._gradients):  # which forward may ask for
+            outputs = self.own_forward(*args, **kwargs)
         self._kept.end()
         for each in pytree.tree_leaves(outputs):
             if not isinstance(each, _RETURNED):

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from tofu.torch.module_state import version_of
 from tofu.torch.private_names import pytree
 
 __all__ = ["WholeCalls", "are_whole", "holds_objects", "say_once"]
@@ -83,7 +84,7 @@ class WholeCalls:
         present = {id(tensor) for tensor in tensors.values()}
         self._whole = {key: whole for key, whole in self._whole.items() if key in present}
         for tensor in tensors.values():
-            key, version = id(tensor), _version(tensor)
+            key, version = id(tensor), version_of(tensor)
             if key not in self._whole or self._versions[key] != version:
                 whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.clone()
                 self._whole[key], self._versions[key] = whole.detach(), version
@@ -98,24 +99,28 @@ class WholeCalls:
             for name, tensor in group.items()
             if id(tensor) in self._whole
         ]
-        before = {key: (whole, _version(whole)) for key, whole in self._whole.items()}
+        before = {key: (whole, version_of(whole)) for key, whole in self._whole.items()}
+        values = {  # batch norms write to theirs without a new version
+            id(tensor): self._whole[id(tensor)].clone()
+            for group, _, tensor in places
+            if not isinstance(tensor, torch.nn.Parameter)
+        }
         for group, name, tensor in places:
             group[name] = self._whole[id(tensor)]
         try:
             yield
         finally:
             for group, name, tensor in places:
-                now, (whole, version) = group[name], before[id(tensor)]
+                now, (whole, version), value = (
+                    group[name],
+                    before[id(tensor)],
+                    values.get(id(tensor)),
+                )
                 group[name] = tensor
-                if now is not None and (now is not whole or _version(now) != version):
+                written = now is not whole or version_of(now) != version
+                if now is not None and (written or not (value is None or torch.equal(now, value))):
                     _copy(tensor, now)
                     self._whole.pop(id(tensor), None)
-
-
-def _version(tensor: Any) -> tuple[int, ...]:
-    """A number that changes whenever a tensor, or the tile of one, is written to."""
-    parts = (tensor, tensor.to_local()) if isinstance(tensor, DTensor) else (tensor,)
-    return tuple(0 if part.is_inference() else int(part._version) for part in parts)
 
 
 def _copy(tensor: Any, whole: Any) -> None:

@@ -5,6 +5,7 @@ All cases of a kind run in one pair of ranks. A case returns what plain torch mu
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable
 
 import pytest
@@ -165,3 +166,141 @@ def of_a_generator(made):
 def test_seeds_in_forward_are_refused(function) -> None:
     with pytest.raises(GraphError, match="forward seeds torch's random numbers or draws from a"):
         tofu.torch.plan(Called(function), (torch.randn(6, 4),), mesh=(2,))
+
+
+# --- Tensors that are written to between the passes -----------------------------------------
+
+
+class Gated(nn.Module):
+    """Reads a parameter, a buffer and its input in its backward pass, and not its last bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 2)
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, data):
+        return self.two(torch.tanh(self.one(data) * self.scale) * data)
+
+
+def written(name: str) -> Callable[[Wrap], dict[str, Any]]:
+    """A script that writes to a tensor after a call, and before its backward pass."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        data = torch.randn(6, 4)
+        model = wrap(Gated(), data)
+        loss = model(data).square().mean()
+        with torch.no_grad():
+            for each, tensor in [*model.named_parameters(), ("scale", model.scale), ("data", data)]:
+                if each == name:
+                    tensor.mul_(2)
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            return {"raised": "modified by an inplace operation" in str(error)}
+        return {name: p.grad for name, p in model.named_parameters()}
+
+    script.__qualname__ = f"written: {name}"
+    return script
+
+
+def test_tensors_written_to_between_the_passes_raise_as_in_plain_torch() -> None:
+    names = ("two.weight", "two.bias", "one.bias", "scale", "data", "none")
+    on_ranks(2, compare, *map(written, names))
+
+
+# --- Calls without gradients, recurrence, and tables ----------------------------------------
+
+
+class Normed(nn.Module):
+    """Depends on data and keeps statistics; says whether it has gradients."""
+
+    def __init__(self, by_data: bool) -> None:
+        super().__init__()
+        self.norm, self.layer, self.by_data = nn.BatchNorm1d(4), nn.Linear(4, 4), by_data
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, data):
+        self.mean = 0.9 * self.mean + 0.1 * data.detach().mean(0)
+        made = self.layer(self.norm(data))
+        if not torch.is_grad_enabled() and (not self.by_data or data.sum() < 1e6):
+            made = made + 1
+        return made
+
+
+def statistics(by_data: bool) -> Callable[[Wrap], dict[str, Any]]:
+    """A script with calls without gradients in `train`, planned or whole, and others."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        data = torch.randn(6, 4)
+        model = wrap(Normed(by_data), data)
+        result: dict[str, Any] = {}
+        for step in range(3):
+            with torch.set_grad_enabled(step != 1):
+                result[f"{step}"] = model(data + step)
+        return {**result, **dict(model.named_buffers())}
+
+    script.__qualname__ = f"statistics, by data: {by_data}"
+    return script
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer that may get a state."""
+
+    def __init__(self, kind: str, **options: Any) -> None:
+        super().__init__()
+        self.layer = getattr(nn, kind)(4, 4, batch_first=True, **options)
+
+    def forward(self, data, state=None):
+        made, state = self.layer(data, state)
+        return made.square().mean(), state
+
+
+def recurrent(kind: str, with_state: bool, **options: Any) -> Callable[[Wrap], dict[str, Any]]:
+    """A script that trains a recurrent layer in `eval`, as when it is frozen but for its inputs."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        data, state = torch.randn(3, 5, 4), torch.randn(1, 3, 4)
+        given = ((state, state + 1) if kind == "LSTM" else state,) if with_state else ()
+        model = wrap(Recurrent(kind, **options).eval(), data, *given)
+        loss, last = model(data, *given)
+        loss.backward()
+        tensors = dict(zip("hc", last if isinstance(last, tuple) else (last,)))
+        return {"loss": loss, **tensors, **{name: p.grad for name, p in model.named_parameters()}}
+
+    script.__qualname__ = f"{kind}, state: {with_state}"
+    return script
+
+
+class Tables(nn.Module):
+    """Adds tables that it keeps in a dict, grows on demand, and has from a function's cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.tables, self.grown = nn.Linear(4, 4), {}, None
+        self.cached = functools.lru_cache(None)(lambda n: torch.arange(n).float()[:, None])
+
+    def forward(self, data):
+        length = data.shape[1]
+        if length not in self.tables:
+            self.tables[length] = torch.ones(length, 1)
+        if self.grown is None or len(self.grown) < length:
+            self.grown = torch.linspace(0, 1, length)[:, None]
+        tables = self.tables[length] + self.grown[:length] + self.cached(length)
+        return self.layer(data + tables).square().mean()
+
+
+def by_length(wrap: Wrap) -> dict[str, Any]:
+    model = wrap(Tables(), torch.ones(2, 3, 4))
+    result: dict[str, Any] = {}
+    for step, length in enumerate((3, 5, 4, 3)):
+        result[f"{step}"] = model(torch.ones(2, length, 4))
+        result[f"{step} kept"] = [*model.tables, len(model.grown)]
+    return result
+
+
+def test_statistics_recurrence_and_tables_are_as_in_plain_torch() -> None:
+    on_ranks(
+        2, compare, statistics(False), statistics(True), recurrent("LSTM", True),
+        recurrent("GRU", True), recurrent("RNN", False), recurrent("LSTM", False), by_length,
+    )  # fmt: skip
