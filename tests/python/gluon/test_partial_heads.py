@@ -128,3 +128,19 @@ def test_backward_calls_of_one_graph(two, request_, hybridized):
         return script.seen
 
     assert_same(run(), plainly(run), rounded=True)
+
+
+@pytest.mark.parametrize("request_", ["write", "add"])
+def test_asking_for_a_gradient_that_the_loss_does_not_reach(two, request_):
+    def run():
+        script = Script(request=request_)
+        script.step(LOSSES["both"])
+        net = script.net
+        with autograd.record():
+            a, _ = net(mx.nd.ones(BATCH))
+            loss = square(a)
+        with pytest.raises(mx.MXNetError):
+            autograd.grad(loss, [net.b[0].weight.data()], retain_graph=True)
+        return autograd.grad(loss, [net.a.weight.data(), net.body.weight.data()])
+
+    assert_same(run(), plainly(run), rounded=True)

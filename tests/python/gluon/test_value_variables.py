@@ -1,10 +1,13 @@
 """Arrays that ``data()`` and ``list_data()`` return are variables of autograd, wherever taken."""
 
+import threading
+
 import mxnet as mx
 import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
+from tofu.gluon.training import delivery
 from tofu.gluon.training.parameter import is_tiled
 
 from .models import assert_same, plainly
@@ -243,6 +246,24 @@ def test_the_division_frees_arrays_that_nothing_holds(two):
     assert [view._copy is None for view in net.weight._tofu_views] == [True, True]
     assert net.bias._tofu_views[0]._copy is not None
     assert held.shape == (8,)
+
+
+def test_a_thread_that_reads_between_a_backward_call_and_its_delivery(two, monkeypatch):
+    net, trainer = started()
+    step(net, trainer)
+    delivered = delivery.after_backward
+
+    def after_backward(state):
+        reader = threading.Thread(target=lambda: net.weight.data().norm().asscalar())
+        reader.start()
+        reader.join()
+        delivered(state)
+
+    monkeypatch.setattr(delivery, "after_backward", after_backward)
+    with autograd.record():
+        loss = square(net.weight.data())
+    loss.backward()
+    assert_same(net.weight.grad(), 2 * net.weight.data())
 
 
 def test_a_value_is_freed_with_its_graph(two):

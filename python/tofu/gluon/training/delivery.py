@@ -211,7 +211,8 @@ def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) 
         state.parts_of(tiles, layout, state.layout) for tiles, layout in delivered.get(owner, [])
     ]
     if number and len(gradients) >= number:
-        parts.append(gradients[:number])
+        if state.gradients.was_reached:
+            parts.append(gradients[:number])
         gradients = gradients[number:]
     if not parts and not gradients:
         raise MXNetError(

@@ -234,6 +234,11 @@ class Gradients:
                 total += tile
         self._mark([True] * len(self._tiles))
 
+    @property
+    def was_reached(self) -> bool:
+        """Whether a recording of the last backward call reached it through autograd's gates."""
+        return bool(self._is_reached)
+
     def watch_marks(self) -> None:
         """Prepare for a backward call that adds to the gradient through autograd's gates."""
         self._marks, self._is_reached = marks_of(self._tiles), None

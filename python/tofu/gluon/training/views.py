@@ -326,8 +326,8 @@ class View:
         if self._whole is not None and sys.getrefcount(self._whole) > _OWN_REFERENCES:
             return True
         is_variable = 0 if self._whole is None else number_recorded(self._whole)
-        if is_variable > 1:
-            return True
+        if is_variable > 1 or (self._gradient is not None and all(marks_of([self._whole]))):
+            return True  # a graph has it, or had it until a backward call whose gradient is to come
         return number_sharing(self._copy) > 1 + (self._whole is not None) + is_variable
 
     def _is_there(self, owner: Owner) -> bool:
