@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tofu.errors import ConfigError
+from tofu.torch.example_inputs import by_position_and_name
 
 __all__ = ["load"]
 
@@ -21,8 +23,9 @@ def load(target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]
     """Loads a module with its example inputs, by position and by name.
 
     Args:
-        target: ``package.module:function``, whose function returns a module and a tuple of inputs,
-            and perhaps a dict of more; or a file that ``torch.export.save`` wrote.
+        target: ``package.module:function``, whose function returns a module and its inputs, as a
+            tuple or a dict by name, and perhaps a dict of more; or a file that
+            ``torch.export.save`` wrote.
 
     Raises:
         ConfigError: there is no such module, or it returns something else.
@@ -63,9 +66,9 @@ def _checked(target: str, result: Any) -> tuple[torch.nn.Module, tuple[Any, ...]
         and len(result) in (2, 3)
         and isinstance(result[0], torch.nn.Module)
     )
-    if not fits or not isinstance(result[1], (tuple, list)):
+    if not fits or not isinstance(result[1], (tuple, list, Mapping)):
         raise ConfigError(
             f"{target}: returned {type(result).__name__}; expected (module, inputs) or (module, "
-            "inputs, named inputs), with a tuple of inputs"
+            "inputs, named inputs), with a tuple or a dict of inputs"
         )
-    return result[0], tuple(result[1]), dict(result[2]) if len(result) == 3 else {}
+    return (result[0], *by_position_and_name(*result[1:]))

@@ -22,6 +22,7 @@ import torch
 from tofu.errors import GraphError
 from tofu.torch.any_device import as_on_any_device, traced_device
 from tofu.torch.decompositions import as_described, table
+from tofu.torch.example_inputs import Inputs, by_position_and_name
 from tofu.torch.grouped_products import GroupedProducts
 from tofu.torch.joint_reader import read_joint
 from tofu.torch.kept_by_forward import DataWrites
@@ -48,7 +49,7 @@ Made = TypeVar("Made")
 
 def trace(
     model: torch.nn.Module,
-    args: Sequence[Any],
+    args: Inputs,
     kwargs: Optional[Mapping[str, Any]] = None,
     *,
     device: str = "cpu",
@@ -58,7 +59,8 @@ def trace(
 
     Args:
         model: the module; only the shapes and types of its parameters matter.
-        args: example inputs; only the shapes and types of tensors matter.
+        args: example inputs, or a dict of them by name; only the shapes and types of tensors
+            matter.
         kwargs: example inputs by name.
         device: the type of the devices that will run the module, which need not be there. The
             operators are those of any device.
@@ -67,9 +69,9 @@ def trace(
     Raises:
         GraphError: the module cannot be traced; the message names the line in its code.
     """
-    positional = tuple(args)
+    positional, by_name = by_position_and_name(args, kwargs)
     return _without_cache(
-        model, kwargs or {}, lambda named: _trace(model, positional, named, device, gradients)
+        model, by_name, lambda named: _trace(model, positional, named, device, gradients)
     )
 
 

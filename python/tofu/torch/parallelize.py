@@ -26,6 +26,7 @@ from tofu.errors import ConfigError, GraphError, PlanError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.torch.autograd_step import Call, step
+from tofu.torch.example_inputs import Inputs, by_position_and_name
 from tofu.torch.left_by_forward import Lasting, Left, lasting, leave
 from tofu.torch.module_graph import training_graph
 from tofu.torch.module_state import ModuleState, check_hooks
@@ -61,7 +62,7 @@ GivenPlan = Union[None, TorchPlan, str, "os.PathLike[str]"]
 def parallelize(
     model: torch.nn.Module,
     mesh: Union[DeviceMesh, Sequence[int]],
-    args: Sequence[Any],
+    args: Inputs,
     kwargs: Optional[Mapping[str, Any]] = None,
     *,
     plan: GivenPlan = None,
@@ -76,7 +77,7 @@ def parallelize(
     Args:
         model: the module, which is changed and returned. Every rank has the same parameters.
         mesh: a mesh of devices, or the sizes of the dimensions of a mesh of all ranks.
-        args: example inputs of the whole batch.
+        args: example inputs of the whole batch, or a dict of them by name, as loaders have.
         kwargs: example inputs by name.
         plan: a plan, or a file that holds one; None: rank 0 searches for one.
         options: options of the search.
@@ -107,7 +108,7 @@ def parallelize(
     devices, wish = _mesh(mesh), wish_of(_HERE, options, memory, recompute)
     take_plain_as_whole()
     runner = _Runner(model, devices, wish, compiled)
-    runner.prepare(tuple(args), dict(kwargs or {}), plan, init)
+    runner.prepare(*by_position_and_name(args, kwargs), plan, init)
     model.forward = runner
     if hasattr(type(model), "save_pretrained"):
         model.save_pretrained = SavePretrained(model)

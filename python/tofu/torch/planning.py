@@ -17,6 +17,7 @@ from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.problem import FrontEnd
 from tofu.torch.aten_strategies import aten_table
+from tofu.torch.example_inputs import Inputs
 from tofu.torch.module_graph import OPTIMIZERS, training_graph
 from tofu.torch.module_trace import trace
 from tofu.torch.rank_memory import held_by_rank, with_memory
@@ -40,7 +41,7 @@ def check_mesh(mesh: Any, where: str) -> tuple[int, ...]:
 
 def plan(
     model: torch.nn.Module,
-    args: Sequence[Any],
+    args: Inputs,
     kwargs: Optional[Mapping[str, Any]] = None,
     *,
     mesh: Sequence[int],
@@ -55,7 +56,7 @@ def plan(
 
     Args:
         model: the module. Its parameters may be on the device ``meta``.
-        args: example inputs of the whole batch.
+        args: example inputs of the whole batch, or a dict of them by name.
         kwargs: example inputs by name.
         mesh: the size of every dimension of the mesh, outermost first.
         device: the type of the mesh's devices.
