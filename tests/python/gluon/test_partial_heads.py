@@ -5,10 +5,14 @@ only what computes the loss: other gradients are stale. A hybridized block is on
 backward pass writes zeros for the rest.
 """
 
+import time
+
 import mxnet as mx
 import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
+
+from tofu.gluon.training.recording import Recording
 
 from .models import assert_same, plainly
 
@@ -127,6 +131,23 @@ def test_backward_calls_of_one_graph(two, request_, hybridized):
         script.step(LOSSES["first"])
         return script.seen
 
+    assert_same(run(), plainly(run), rounded=True)
+
+
+def test_gates_are_through_before_the_next_call(two, monkeypatch):
+    """MXNet adds a call's gradients on threads of its own, which may be late."""
+    gate = Recording._gate
+
+    def late(recording, *args):
+        backward = gate(recording, *args)
+        return lambda *arrays: (time.sleep(0.1), backward(*arrays))
+
+    def run():
+        script = Script("sgd", HYBRIDIZED["first"], "add")
+        script.step(LOSSES["first"], LOSSES["second"])
+        return script.seen
+
+    monkeypatch.setattr(Recording, "_gate", late)
     assert_same(run(), plainly(run), rounded=True)
 
 

@@ -57,6 +57,9 @@ class Recorded(Protocol):
     def abandon(self) -> None:
         """Make the callback deliver nothing, because its call has already ended."""
 
+    def settle(self) -> None:
+        """Wait until the gradients of an earlier call are handed over."""
+
     def forget_heads(self) -> None:
         """Drop gradients that a failed backward call may have left for this recording."""
 
@@ -142,6 +145,7 @@ class BackwardCalls:
         with self.lock:
             before()
             for recorded in self.recorded():
+                recorded.settle()
                 recorded.forget_heads()
             # autograd.grad (with variables) marks no recording that it reaches.
             self._caller = None if num_variables else threading.get_ident()

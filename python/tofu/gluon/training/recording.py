@@ -182,6 +182,10 @@ class Recording:
         with self._calls.pushing:
             self._is_abandoned = self._asked > self._answered
 
+    def settle(self) -> None:
+        """Wait until gates have taken the gradients that the next call overwrites."""
+        self._closed.wait(_PATIENCE_S)
+
     def forget_heads(self) -> None:
         """Drop the parts of readers: they are used, or left by a backward call that failed."""
         for slot, _ in self._heads or ():
