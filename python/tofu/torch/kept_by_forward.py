@@ -19,8 +19,9 @@ from tofu.torch.module_state import ALL, END, SYMBOLS, Path, Reading, named
 from tofu.torch.private_names import pytree
 from tofu.torch.watched_code import is_watched
 
-__all__ = ["DataWrites", "KeptByForward"]
+__all__ = ["DataWrites", "KeptByForward", "computed_before"]
 
+_HOOKED = ("name", "_tensor_name")  # attributes of hooks that name what they compute
 _TENSORS = ("_parameters", "_buffers", "_modules")  # a module's mappings that are no attributes
 _CONSTANTS = (
     bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, enum.Enum,
@@ -41,6 +42,7 @@ class KeptByForward:
     def __init__(self, module: torch.nn.Module) -> None:
         self.left: Left = {}
         self.tensors: list[Any] = []
+        self._numbers: dict[int, int] = {}  # of tensors, by identity
         self._module = module
         self._name = type(module).__name__
         self._containers: list[tuple[Path, Any, Any]] = []  # a saved program's forward has none
@@ -53,6 +55,7 @@ class KeptByForward:
         modules = list(self._module.modules())
         groups = [group for each in modules for group in (each._parameters, each._buffers)]
         self._groups = [(group, dict(group)) for group in groups]
+        self._parameters = {id(each) for each in self._module.parameters()}
         self._reading = Reading([*self._module.parameters(), *self._module.buffers()], set())
         self._reading.frozen(self._module, 0)
         self._misses = [cache.cache_info().misses for cache in self._reading.caches]
@@ -77,7 +80,7 @@ class KeptByForward:
             for name, tensor in now.items():
                 if tensor is not before.get(name):
                     self._write(name, before.get(name), tensor)
-        self.tensors = []
+        self.tensors, self._numbers = [], {}
         left = {}
         for path, container, before in self._containers:
             new = self._new(path, container, before)
@@ -115,11 +118,15 @@ class KeptByForward:
 
     def _kept(self, place: tuple[Path, Any], value: Any) -> Any:
         """Stands for a value; tensors become outputs of the graph."""
-        if isinstance(value, torch.nn.Parameter):
-            self._refuse(place, "keeps a parameter there")
         if isinstance(value, torch.Tensor):
-            self.tensors.append(value)
-            return Kept(len(self.tensors) - 1, tuple(value.shape), value.dtype, value.requires_grad)
+            if isinstance(value, torch.nn.Parameter) or id(value) in self._parameters:
+                self._refuse(place, "keeps a parameter there")
+            if value.retains_grad:
+                self._refuse(place, "asks for the gradient of a tensor inside")
+            number = self._numbers.setdefault(id(value), len(self.tensors))
+            if number == len(self.tensors):
+                self.tensors.append(value)
+            return Kept(number, tuple(value.shape), value.dtype, value.requires_grad)
         if not isinstance(value, (*_CONSTANTS, *SYMBOLS)) and not _is_hook(place, value):
             self._refuse(place, f"keeps a {type(value).__name__} there")
         return value
@@ -155,12 +162,18 @@ def _is_hook(place: tuple[Path, Any], value: Any) -> bool:
     return place[0][-1:] == ("_forward_hooks",) and is_watched(value)
 
 
+def computed_before(module: torch.nn.Module) -> set[str]:
+    """The attributes that torch's hooks compute before forward, as for a weight norm or pruning."""
+    hooks = module._forward_pre_hooks.values()
+    return {str(getattr(hook, n)) for hook in hooks for n in _HOOKED if hasattr(hook, n)}
+
+
 def _set_by_torch(module: torch.nn.Module) -> Callable[[str], bool]:
     """Tells attributes that torch sets for itself in forward: of weight norms, of LSTMs.
 
     Hooks before forward compute the former anew; the latter refer to parameters.
     """
-    hooks = {str(getattr(hook, "name", "")) for hook in module._forward_pre_hooks.values()}
+    hooks = computed_before(module)
     bases = [base for base in type(module).__mro__ if base not in (object, torch.nn.Module)]
     private = any(base.__module__.startswith("torch.nn.") for base in bases)
     return lambda name: name in hooks or (private and name[:1] == "_")

@@ -25,7 +25,7 @@ from tofu.torch.decompositions import as_described, table
 from tofu.torch.example_inputs import Inputs, by_position_and_name
 from tofu.torch.grouped_products import GroupedProducts
 from tofu.torch.joint_reader import read_joint
-from tofu.torch.kept_by_forward import DataWrites
+from tofu.torch.kept_by_forward import DataWrites, computed_before
 from tofu.torch.known_draws import KnownDraws
 from tofu.torch.left_by_forward import tensors_left
 from tofu.torch.named_numbers import NamedNumbers, Place
@@ -119,7 +119,7 @@ def _without_cache(
     try:
         return make(named)
     except ReturnsObjectError as error:
-        if not getattr(getattr(model, "config", None), "use_cache", False) or "use_cache" in named:
+        if not _uses_cache(getattr(model, "config", None)) or "use_cache" in named:
             raise
         uncached = make({**named, "use_cache": False})
         warnings.warn(
@@ -128,6 +128,14 @@ def _without_cache(
             stacklevel=3,
         )
         return uncached
+
+
+def _uses_cache(config: Any) -> bool:
+    """Whether a configuration of Hugging Face's, or one inside it, asks for a cache."""
+    if not hasattr(config, "use_cache") and not hasattr(config, "model_type"):
+        return False
+    inner = (each for each in vars(config).values() if hasattr(each, "model_type"))
+    return bool(getattr(config, "use_cache", False)) or any(map(_uses_cache, inner))
 
 
 def _trace(
@@ -198,6 +206,9 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
     memo.update((id(tensor), value) for tensor, value in tensors_left())
     distributed = []
     for name, module in model.named_modules():
+        for computed in computed_before(module) & vars(module).keys():
+            tensor = vars(module)[computed]
+            memo[id(tensor)] = _like(tensor.detach(), device)
         for tensor in _plain_tensors(vars(module).values()):
             if tensor.requires_grad and id(tensor) not in memo:
                 raise GraphError(
@@ -263,6 +274,11 @@ def _untraceable(model: torch.nn.Module, error: Exception) -> GraphError:
         code = linecache.getline(own[-1].filename, own[-1].lineno or 0).strip()
         where = f"{own[-1].filename}:{own[-1].lineno}: {code}"
     reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
+    if "non-functional tensor" in str(error):
+        return GraphError(
+            f"{where}: writes in place to a tensor that is neither a buffer nor made in this call; "
+            "expected register_buffer for tensors that forward changes"
+        )
     return GraphError(
         f"{where}: cannot be traced ({type(error).__name__}: {reason}); expected a forward whose "
         "operators and shapes do not depend on the values of tensors"

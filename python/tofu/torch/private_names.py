@@ -66,6 +66,7 @@ _ATTRIBUTES: Mapping[str, str] = {
     "_forward_pre_hooks": "as _backward_hooks",
     "_dispatch_cache": "as py_kernels, which it remembers",
     "_checkpoint_without_reentrant_generator": "runs checkpoints; the tag of torch.compile's graph",
+    "_checkpoint_without_reentrant_generator_impl": "as the one above, from torch 2.14 on",
     "_is_compiling_flag": "modules skip checks that depend on data; torch.export sets it, too",
     "_is_exporting_flag": "as _is_compiling_flag",
     "_is_view": "outputs that share memory; tensor._base",

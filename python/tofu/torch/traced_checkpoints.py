@@ -10,6 +10,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 from typing import Any, Callable
+from unittest import mock
 
 import torch
 import torch.utils.checkpoint as checkpoints
@@ -20,6 +21,10 @@ __all__ = ["CHECKPOINT", "marked_checkpoints"]
 
 # The key of a node's checkpoint in its `meta`; nested checkpoints belong to the outermost.
 CHECKPOINT = "tofu_checkpoint"
+# torch 2.14 calls the second one, earlier versions have the first one only.
+_GENERATORS = (
+    "_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl",
+)  # fmt: skip
 
 
 class _Marks:
@@ -65,12 +70,9 @@ class _Marks:
 def marked_checkpoints() -> Iterator[None]:
     """Have `torch.utils.checkpoint` mark the traced operators."""
     marks = _Marks()
-    names = "_checkpoint_without_reentrant_generator", "CheckpointFunction"
-    before = [getattr(checkpoints, name) for name in names]
-    checkpoints._checkpoint_without_reentrant_generator = marks.without_reentrant
-    checkpoints.CheckpointFunction = marks
-    try:
+    generators = [name for name in _GENERATORS if hasattr(checkpoints, name)]
+    with contextlib.ExitStack() as stack:
+        for name in generators:
+            stack.enter_context(mock.patch.object(checkpoints, name, marks.without_reentrant))
+        stack.enter_context(mock.patch.object(checkpoints, "CheckpointFunction", marks))
         yield
-    finally:
-        for name, value in zip(names, before):
-            setattr(checkpoints, name, value)

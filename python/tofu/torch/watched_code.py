@@ -20,13 +20,15 @@ __all__ = ["Read", "function_of", "is_watched", "reads_of_class", "reads_of_func
 # What is read: its name, a function that reads it again, and its value.
 Read = tuple[str, Callable[[], Any], Any]
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+_CONSTANTS = (bool, int, float, str, type(None))
 _BASES = (object, torch.nn.Module)
 
 
 def reads_of_class(kind: type) -> Iterator[Read]:
     """The attributes of a class that its instances may read, methods and properties included.
 
-    Of a module's class, those that ``forward`` names, or a method that ``forward`` names.
+    Of a module's class, those that ``forward`` names, or a method that ``forward`` names, and the
+    numbers and texts of a script's class.
     """
     is_module = issubclass(kind, torch.nn.Module)
     if not is_module and _is_of_library(kind.__module__):
@@ -36,7 +38,8 @@ def reads_of_class(kind: type) -> Iterator[Read]:
         if base not in _BASES and (is_module or not _is_of_library(base.__module__)):
             for name, value in vars(base).items():
                 wanted = name[:2] != "__" or name == "__call__"
-                if wanted and (names is None or name in names):
+                is_value = isinstance(value, _CONSTANTS) and not _is_of_library(base.__module__)
+                if wanted and (names is None or name in names or is_value):
                     get = functools.partial(vars(base).get, name)
                     yield f"{base.__name__}.{name}", get, value
 
@@ -87,7 +90,7 @@ def is_watched(called: Any) -> bool:
         return False
     own = getattr(called, "__self__", None)
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    stateless = own is None and all(isinstance(x, (bool, int, float, str)) for x in cells)
+    stateless = own is None and all(isinstance(x, _CONSTANTS) or is_watched(x) for x in cells)
     return stateless or not _is_file_of_library(function.__code__.co_filename)
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import prune
 
 import tofu.torch
 from tofu.errors import GraphError
@@ -304,3 +305,35 @@ def test_statistics_recurrence_and_tables_are_as_in_plain_torch() -> None:
         2, compare, statistics(False), statistics(True), recurrent("LSTM", True),
         recurrent("GRU", True), recurrent("RNN", False), recurrent("LSTM", False), by_length,
     )  # fmt: skip
+
+
+# --- Layers whose weights torch's hooks compute ---------------------------------------------
+
+
+def computed(prepare: Callable[[Any], Any]) -> Callable[[Wrap], dict[str, Any]]:
+    """A script that trains a layer whose weight is computed from other parameters."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        model, data = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), torch.randn(6, 4)
+        prepare(model[0])
+        model = wrap(model, data)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        result: dict[str, Any] = {}
+        for step in range(2):
+            result[f"{step}"] = loss = model(data).square().mean()
+            loss.backward()
+            optimizer.step()
+        return {**result, **{name: p.grad for name, p in model.named_parameters()}}
+
+    script.__qualname__ = f"line {prepare.__code__.co_firstlineno}"
+    return script
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_layers_whose_weights_are_computed_train() -> None:
+    on_ranks(2, compare, *map(computed, (
+        lambda layer: nn.utils.weight_norm(layer),
+        lambda layer: nn.utils.spectral_norm(layer),
+        lambda layer: nn.utils.parametrizations.weight_norm(layer),
+        lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
+    )))  # fmt: skip

@@ -29,6 +29,8 @@ class Slot:
 class Leaving(nn.Module):
     """Leaves something behind, by a function, and computes with a buffer."""
 
+    calls = 0
+
     def __init__(self, leave: Callable[[Any, Any], None]) -> None:
         super().__init__()
         self.layer, self.leave = nn.Linear(4, 4), leave
@@ -37,7 +39,7 @@ class Leaving(nn.Module):
         self.losses, self.table, self.box = [], {"n": 0}, types.SimpleNamespace(aux=0.0)
         self.last = self.cache = None
         self.recent, self.seen, self.order = collections.deque(), {1}, [1, 2]
-        self.array, self.slot = np.ones(2), Slot()
+        self.array, self.slot, self.plain = np.ones(2), Slot(), torch.zeros(())
 
     def forward(self, data):
         made = self.layer(data - self.mean)
@@ -186,6 +188,10 @@ def into_a_deque(model, made):
     model.recent.append(made.detach().mean())
 
 
+def twice(model, made):
+    model.last = model.layer.same = made
+
+
 def in_place_of_the_last(model, made):
     model.last = None
     model.last = made * 2
@@ -195,7 +201,7 @@ def test_what_forward_leaves_is_as_in_plain_torch() -> None:
     on_ranks(2, compare, *map(keeping, (
         append, append_twice, clear_and_append, into_a_dict, into_an_object, into_a_global,
         attribute, detached, a_list_of_its_own, on_a_submodule, a_cache, into_a_deque,
-        in_place_of_the_last,
+        in_place_of_the_last, twice,
     )))  # fmt: skip
 
 
@@ -231,6 +237,16 @@ def test_other_calls_leave_values_too() -> None:
 
 # --- What is refused ------------------------------------------------------------------------
 
+
+def retained(model, made):
+    model.last = made
+    made.retain_grad()
+
+
+def counted_in_the_class(model, made):
+    type(model).calls += 1
+
+
 CANNOT_KEEP = "a tensor that it cannot keep"
 
 
@@ -246,6 +262,11 @@ CANNOT_KEEP = "a tensor that it cannot keep"
     (lambda model, made: setattr(model, "made", object()), "changes 'made' .* a object there"),
     (lambda model, made: model.table.clear(), "changes 'table' in a way .* removes"),
     (lambda model, made: model.order.reverse(), "changes 'order' in a way .* reorders"),
+    (lambda model, made: setattr(model, "w", model.layer.weight), "changes 'w' .* a parameter"),
+    (lambda model, made: setattr(model, "mean", model.layer.bias), "."),
+    (retained, "changes 'last' .* asks for the gradient of a tensor inside"),
+    (lambda model, made: model.plain.add_(made.detach().mean()), "neither a buffer nor made in"),
+    (counted_in_the_class, "changes 'Leaving.calls' in a way .* in place"),
     (lambda model, made: FOUND.append(object()), "FOUND.the end of the list' .* a object there"),
 ])  # fmt: skip
 def test_what_a_planned_call_cannot_leave_is_refused(leave, message) -> None:
