@@ -206,6 +206,7 @@ def _patch_mxnet(state: State) -> None:
         (gluon.Trainer, "_update", trainer.update),
         (gluon.Trainer, "save_states", trainer_states.save_states),
         (gluon.Trainer, "load_states", trainer_states.load_states),
+        (gluon.Parameter, "grad", parameter.note_reading),
         (gluon.ParameterDict, "zero_grad", parameter.zero_grad),
         (gluon.ParameterDict, "save", checkpoints.once),
         (gluon.Block, "save_parameters", checkpoints.once),

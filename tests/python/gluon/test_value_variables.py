@@ -209,6 +209,25 @@ def test_arrays_from_before_the_division_follow_and_write(two, take):
     assert_same(run(), plainly(run))
 
 
+def test_gradients_that_were_read_before_training_stay(two):
+    """As the error about a gradient that is gone advises."""
+
+    def run():
+        net, trainer = started()
+        net.weight.grad()
+        found = []
+        for _ in range(2):
+            with autograd.record():
+                square(output(net)).backward()
+            trainer.step(1)
+            with autograd.record():
+                output(net)  # in the memory where the program computes gradients
+            found.append(net.weight.grad().copy())
+        return found
+
+    assert_same(run(), plainly(run))
+
+
 @pytest.mark.parametrize("request_", ["write", "add"])
 @pytest.mark.parametrize("is_held", [True, False])
 def test_graphs_from_before_the_division_deliver(two, request_, is_held):

@@ -106,6 +106,7 @@ class State:
         tiled: all tiled parameters.
         changing: held while tiles change or a whole array is made equal to them.
         views: the whole arrays handed out for tiles.
+        read: parameters whose gradients the script has read before they were tiled.
         trainers: Trainers with optimizer states on the workers.
         running: held while a program's forward pass is pushed, and its inputs must stay.
         calls: recordings and the backward calls that go through them.
@@ -137,6 +138,7 @@ class State:
         self.tiled = Living()
         self.changing = threading.RLock()
         self.views: set[WholeArray] = set()
+        self.read: weakref.WeakSet[Any] = weakref.WeakSet()
         self.trainers = Living()
         self.running = threading.RLock()
         self.calls = BackwardCalls()

@@ -20,7 +20,7 @@ from mxnet.ndarray import NDArray
 from tofu.errors import InternalError, PlanError
 from tofu.gluon.session.arrays import classic, is_numpy, shown
 from tofu.gluon.session.async_errors import naming
-from tofu.gluon.session.session import Session
+from tofu.gluon.session.session import Session, active
 from tofu.gluon.session.state import State
 from tofu.plans.parts import Parts
 
@@ -35,6 +35,7 @@ __all__ = [
     "check_tileable",
     "gated_tiles",
     "is_tiled",
+    "note_reading",
     "peeking",
     "shape_of",
     "tile",
@@ -304,6 +305,8 @@ def tile(
         _mark_zeros(parameter, fresh)
     else:
         _mark(parameter, gradients, fresh)
+    if state.gradients is not None and parameter in session.state.read:
+        state.gradients.expect_to_stay()
     del whole, gradient
     _adopt(parameter, plain_arrays)
 
@@ -367,6 +370,18 @@ def untile(parameter: Any) -> None:
 def gated_tiles(parameter: Any) -> list[Any]:
     """The tiles of a tiled parameter that enter gates (tofu.gluon.training.recording)."""
     return [] if is_overwritten(parameter) else parameter._data
+
+
+def note_reading(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap Parameter.grad: a script that reads a gradient before training may do so at any time."""
+
+    def grad(self: Any, ctx: Any = None) -> Any:
+        session = active()
+        if session is not None and not is_tiled(self):
+            session.state.read.add(self)
+        return original(self, ctx)
+
+    return grad
 
 
 def zero_grad(original: Callable[[Any], None]) -> Callable[[Any], None]:
