@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import multiprocessing
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import Any, Optional
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import multiprocessing
 from torch.distributed.tensor import DTensor
+from torch.multiprocessing.spawn import ProcessException, start_processes
 from torch.nn.modules import dropout
 
 from tofu.errors import ConfigError
@@ -26,6 +27,8 @@ __all__ = ["Runs", "trained"]
 
 _TYPES = {"single": torch.float32, "double": torch.float64}
 _RATE = 0.01
+# Newer versions of torch run no autograd in a process that was forked after a trace.
+_START = "forkserver"
 _DROPOUTS = tuple(getattr(dropout, name) for name in dropout.__all__)
 _RANDOM = "random"  # a fact that is recorded besides tensors
 Arrays = dict[str, Any]
@@ -61,11 +64,11 @@ def trained(target: str, mesh: tuple[int, ...], steps: int, plan: Optional[str] 
     load(target)  # an error of the module's comes from here, not from a rank
     with tempfile.TemporaryDirectory() as folder:
         count = math.prod(mesh)
+        multiprocessing.get_context(_START).set_forkserver_preload([__name__])
+        given = count, folder, target, mesh, steps, plan
         try:
-            multiprocessing.start_processes(
-                _rank, (count, folder, target, mesh, steps, plan), nprocs=count, start_method="fork"
-            )
-        except multiprocessing.ProcessException as error:
+            start_processes(_rank, given, nprocs=count, start_method=_START)
+        except ProcessException as error:
             last = str(error).strip().splitlines()[-1]
             raise ConfigError(f"tofu check {target}: it does not run: {last}") from error
         runs = [tuple(_read(Path(folder) / f"{name}{k}.npz") for k in range(2)) for name in _TYPES]
