@@ -88,6 +88,7 @@ struct StrategyRow {
   bool random = false;
   bool moves =
       false;  // only moves elements: with replication it may run whole everywhere
+  bool views = false;  // its outputs are in the memory of its first input
   std::vector<IndexVar> vars;
   std::vector<int> splittable;
   std::vector<OutputAccess> outputs;

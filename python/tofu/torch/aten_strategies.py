@@ -6,11 +6,14 @@ import functools
 import importlib
 from collections.abc import Sequence
 
+import torch
+
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import Row
 from tofu.lang.description import Description
 from tofu.lang.tracing import Shape
+from tofu.torch.calls import run_as
 
 __all__ = ["aten_table", "computes_nothing"]
 
@@ -26,9 +29,10 @@ def aten_table(graph: _core.Graph) -> tuple[_core.StrategyTable, dict[str, str]]
 
 
 class _Marker:
-    """Marks rows of operators that compute nothing; returns the same row for the same row.
+    """Marks rows of operators that compute nothing, and of views.
 
-    Most of them are views, so devices that have the whole tensor may all make the whole view.
+    Most that compute nothing are views, so devices that have the whole tensor may all make the
+    whole view. Returns the same row for the same row.
     """
 
     def __init__(self) -> None:
@@ -36,7 +40,8 @@ class _Marker:
 
     def __call__(self, row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> Row:
         if id(row) not in self._known:
-            self._known[id(row)] = row, {**row, "moves": computes_nothing(row["op"])}
+            moves, views = computes_nothing(row["op"]), _views(row["op"])
+            self._known[id(row)] = row, {**row, "moves": moves, "views": views}
         return self._known[id(row)][1]
 
 
@@ -50,6 +55,16 @@ def _moves() -> frozenset[str]:
     modules = [importlib.import_module(f"tofu.tdl.aten.{name}") for name in _MOVES]
     described = [x for m in modules for x in vars(m).values() if isinstance(x, Description)]
     return frozenset(name for each in described for name in each.names if not _is_drawn(name))
+
+
+def _views(operator: str) -> bool:
+    """Whether an operator's results are in the memory of its first argument."""
+    namespace, _, rest = operator.partition(".")
+    name, _, overload = rest.partition(".")
+    target = getattr(getattr(torch.ops.aten, name, None), overload or "default", None)
+    arguments = [] if namespace != "aten" or target is None else run_as(target)._schema.arguments
+    alias = arguments[0].alias_info if arguments else None
+    return alias is not None and not alias.is_write
 
 
 def _is_drawn(name: str) -> bool:

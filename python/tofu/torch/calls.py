@@ -11,7 +11,7 @@ import torch
 from tofu.lang import parse_attribute
 from tofu.torch.traced import Blank, Entry, Operator, Scalar
 
-__all__ = ["arguments_of", "filled", "function_of", "is_input", "is_random", "places_of"]
+__all__ = ["arguments_of", "filled", "function_of", "is_input", "is_random", "places_of", "run_as"]
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,14 @@ _TILES_MAY_NEED = {
 }
 
 
+def run_as(target: Any) -> Any:
+    """The overload that runs in place of one."""
+    return _TILES_MAY_NEED.get(target, target)
+
+
 def function_of(operator: Operator) -> Any:
     """The function that runs an operator."""
-    return _TILES_MAY_NEED.get(operator.target, operator.target)
+    return run_as(operator.target)
 
 
 def is_random(operator: Operator) -> bool:

@@ -62,6 +62,8 @@ class Recomputer {
         lives_(FindTensorLives(graph)),
         begin_(BeginOfBackward(graph, lives_.order)),
         tensors_(static_cast<size_t>(graph.num_entries()), -1),
+        last_read_(static_cast<size_t>(graph.num_entries()), -1),
+        read_late_(static_cast<size_t>(graph.num_entries()), false),
         moved_(static_cast<size_t>(graph.num_nodes()), -1),
         repeated_(static_cast<size_t>(graph.num_entries()), NodeEntry{-1, 0}) {}
 
@@ -89,6 +91,11 @@ class Recomputer {
            options_.node_costs[node] < 0;
   }
 
+  bool IsView(int node) const {
+    const StrategyRow* row = table_.row(node);
+    return row != nullptr && row->views && !graph_.nodes[node].inputs.empty();
+  }
+
   void MakeRow() {
     for (size_t place = 0; place < begin_ && begin_ < lives_.order.size(); ++place) {
       const int node = lives_.order[place];
@@ -98,6 +105,7 @@ class Recomputer {
       for (NodeEntry input : graph_.nodes[lives_.order[place]].inputs) {
         const int tensor = tensors_[graph_.entry_id(input)];
         if (tensor >= 0) row_.tensors[tensor].saved = true;
+        read_late_[graph_.entry_id(input)] = true;
       }
     }
   }
@@ -109,12 +117,17 @@ class Recomputer {
     op.cost = std::max<int64_t>(options_.node_costs[node], 0);
     for (NodeEntry input : graph_.nodes[node].inputs) {
       const int tensor = tensors_[graph_.entry_id(input)];
+      last_read_[graph_.entry_id(input)] = number;
       if (tensor < 0) continue;  // a variable
       op.reads.push_back(tensor);
       row_.tensors[tensor].last_reader = number;
     }
     for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
       const int entry = graph_.entry_id({node, i});
+      if (IsView(node)) {
+        AddView(entry, tensors_[graph_.entry_id(graph_.nodes[node].inputs[0])]);
+        continue;
+      }
       ForwardRow::Tensor tensor;
       tensor.writer = tensor.last_reader = number;
       tensor.bytes = NumElements(graph_.shapes[entry]) * DtypeBytes(graph_.dtypes[entry]);
@@ -127,13 +140,52 @@ class Recomputer {
     row_.operators.push_back(std::move(op));
   }
 
+  // An entry in the memory of a tensor of the row, or of a variable (-1).
+  void AddView(int entry, int tensor) {
+    tensors_[entry] = tensor;
+    if (tensor >= 0 && lives_.keep[entry] != Keep::kUntilRead) {
+      row_.tensors[tensor].resident = true;
+    }
+  }
+
+  // The operators of a segment that run again, and the views that these or the backward
+  // pass read of their results, and of variables.
+  std::vector<int> Again(Segment segment) {
+    const std::vector<int> again = NeedsOf(row_, segment, true).again;
+    std::vector<bool> runs(row_.operators.size(), false);
+    for (int op : again) runs[op] = true;
+    std::vector<int> all;
+    for (int op = segment.end - 1; op >= segment.begin; --op) {
+      const Node& n = graph_.nodes[nodes_[op]];
+      if (IsView(nodes_[op]) && IsMadeAgain(n.inputs[0], segment, runs)) {
+        for (int i = 0; i < n.num_outputs; ++i) {
+          runs[op] = runs[op] || read_late_[graph_.entry_id({nodes_[op], i})];
+        }
+      }
+      if (!runs[op]) continue;
+      all.push_back(op);
+      for (NodeEntry input : n.inputs) read_late_[graph_.entry_id(input)] = true;
+    }
+    std::reverse(all.begin(), all.end());
+    return all;
+  }
+
+  // Whether views of a tensor's memory are made again with a segment.
+  bool IsMadeAgain(NodeEntry entry, Segment segment,
+                   const std::vector<bool>& runs) const {
+    const int tensor = tensors_[graph_.entry_id(entry)];
+    if (tensor < 0) return true;  // a variable's
+    const ForwardRow::Tensor& t = row_.tensors[tensor];
+    return runs[t.writer] && !t.resident && t.last_reader < segment.end;
+  }
+
   // Writes the new graph: all nodes in order, and the repeats of each segment before the
   // first node of the backward pass that reads one.
   void Rewrite(const SegmentChoice& choice) {
     std::vector<int> segment_of(graph_.nodes.size(), -1);
     std::vector<std::vector<int>> again;
     for (Segment segment : choice.segments) {
-      again.push_back(NeedsOf(row_, segment, true).again);
+      again.push_back(Again(segment));
       const int number = static_cast<int>(again.size()) - 1;
       for (int op : again.back()) {
         segment_of[nodes_[op]] = number;
@@ -163,6 +215,11 @@ class Recomputer {
     is_again_.resize(static_cast<size_t>(graph_.num_entries()), false);
     for (int i = 0; i < graph_.nodes[nodes_[op]].num_outputs; ++i) {
       const int entry = graph_.entry_id({nodes_[op], i});
+      if (tensors_[entry] < 0) {  // a view of a variable
+        is_again_[entry] =
+            lives_.keep[entry] == Keep::kUntilRead && last_read_[entry] < segment.end;
+        continue;
+      }
       const ForwardRow::Tensor& tensor = row_.tensors[tensors_[entry]];
       is_again_[entry] = !tensor.resident && tensor.last_reader < segment.end;
     }
@@ -213,6 +270,8 @@ class Recomputer {
   ForwardRow row_;
   std::vector<int> nodes_;           // [operator of the row]
   std::vector<int> tensors_;         // [entry]: of the row, or -1
+  std::vector<int> last_read_;       // [entry]: by an operator of the row, or -1
+  std::vector<bool> read_late_;      // [entry]: by the backward pass, or a repeat
   std::vector<bool> is_again_;       // [entry]: the backward pass reads the repeat's
   std::vector<int> moved_;           // [node]: its number in the result
   std::vector<NodeEntry> repeated_;  // [entry]: in the result

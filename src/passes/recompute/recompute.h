@@ -9,6 +9,8 @@
 //             and names the operator that it repeats as control_deps[0].
 // Invariants: heads and results stay the same; the nodes are in memory_order.h's order.
 //             Operators that are random, unknown, or have a negative cost run once.
+//             A view (StrategyRow::views) takes no memory and costs nothing; it runs
+//             again with the operator that wrote its memory, if something late reads it.
 //             Without a backward pass, or if recomputation saves nothing, the graph stays
 //             the same.
 // Errors:     UserError(kGraph) if there is not one cost for each node.

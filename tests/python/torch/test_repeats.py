@@ -12,6 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 import tofu.torch
 from tofu.errors import ConfigError, MemoryLimitError
+from tofu.planner.recomputation import recomputed
+from tofu.torch.aten_strategies import aten_table
+from tofu.torch.module_graph import training_graph
 from tofu.torch.parallelize import program_of
 from tofu.torch.torch_plan import TorchPlan, read_plan
 
@@ -114,6 +117,24 @@ def test_as_little_is_computed_again_as_a_limit_needs() -> None:
     assert 0 < len(repeated(fitted)) < len(repeated(least))
     assert fitted.details.recompute is not None
     assert not repeated(planned("none", memory=held))
+
+
+class Viewed(nn.Module):
+    """Keeps a tensor (6, 4) for its backward pass, and views of it and of its parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4, bias=False)
+
+    def forward(self, data: Any) -> Any:
+        pairs = self.linear(data).tanh().view(12, 2)
+        return (pairs * pairs).sum()
+
+
+def test_views_take_no_memory_of_their_own() -> None:
+    traced = tofu.torch.trace(Viewed(), (torch.randn(6, 4, requires_grad=True),))
+    table, _ = aten_table(training_graph(traced))
+    assert recomputed(table).saved_bytes == 6 * 4 * 4
 
 
 def test_a_limit_that_nothing_meets_is_told() -> None:
