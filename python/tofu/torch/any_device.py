@@ -15,11 +15,10 @@ import torch
 from torch.nn.functional import linear
 
 from tofu.torch.attention_kernels import attention
-from tofu.torch.private_names import get_decompositions, scoped_library
+from tofu.torch.private_names import scoped_library
 
 __all__ = ["as_on_any_device", "traced_device"]
 
-aten: Any = torch.ops.aten
 Tensor = Any  # torch.Tensor, whose methods are untyped
 
 
@@ -86,9 +85,12 @@ def _gru_cell(
 def _rms_norm(
     data: Tensor, shape: Sequence[int], weight: Optional[Tensor] = None, eps: Optional[float] = None
 ) -> Tensor:
-    """Torch's norm by the root of the mean square, in its parts."""
-    (parts,) = get_decompositions([aten._fused_rms_norm.default]).values()
-    return parts(data, shape, weight, eps)[0]
+    """The norm by the root of the mean square, as torch computes it on CPUs."""
+    precise = data.float() if data.dtype in (torch.float16, torch.bfloat16) else data
+    least = torch.finfo(precise.dtype).eps if eps is None else eps
+    axes = list(range(-len(shape), 0))
+    result = precise * (precise.pow(2).mean(axes, keepdim=True) + least).rsqrt()
+    return (result if weight is None else result * weight).to(data.dtype)
 
 
 # Operators that torch takes apart, or has kernels for, by the type of their tensors' device.

@@ -121,13 +121,23 @@ def test_a_trace_on_a_gpu_has_the_same_operators(model, monkeypatch) -> None:
     assert _operators(model, (DATA,), "cuda") == _operators(model, (DATA,), "cpu")
 
 
-@pytest.mark.parametrize("model", [nn.LSTMCell(16, 8), nn.GRUCell(16, 8), nn.RMSNorm(16)])
+@pytest.mark.parametrize(
+    "model", [nn.LSTMCell(16, 8), nn.GRUCell(16, 8), nn.RMSNorm(16), nn.RMSNorm((4, 16), eps=0.1)]
+)
 def test_cells_and_norms_are_torchs(model) -> None:
     report = verify_module(model, (DATA,))
     assert not report.false and not report.undescribed
     expected = model(DATA)
     with as_on_any_device("cpu"):
         torch.testing.assert_close(model(DATA), expected)
+
+
+def test_norms_of_few_bits_are_torchs() -> None:
+    model, data = nn.RMSNorm(16, dtype=torch.bfloat16), DATA.bfloat16()
+    nn.init.normal_(model.weight)
+    expected = model(data)
+    with as_on_any_device("cpu"):
+        assert torch.equal(model(data), expected)
 
 
 def test_a_plan_for_gpus_needs_no_gpu() -> None:
