@@ -129,16 +129,17 @@ def fit_with_recomputation(
         mode: one of config.RECOMPUTES.
         limit_bytes: bytes that a worker can hold; None: any number.
     """
+    if mode == "all":
+        return _most(table, fit_graph)
     plain = fit_graph(table, False)
-    if mode == "none" or (mode == "auto" and (plain.fits or limit_bytes is None)):
+    if plain.fits or mode == "none" or limit_bytes is None:
         return Recomputed(plain)
     most = recomputed(table)
     if not most.segments:
         return Recomputed(plain)
     best = Recomputed(fit_graph(most.table, True), most)
-    if mode == "all" or limit_bytes is None or not best.fit.fits:
-        # Tensors of operators that run again may be larger than those that stay.
-        return min(best, Recomputed(plain), key=lambda either: either.fit.held_bytes)
+    if not best.fit.fits:
+        return min(Recomputed(plain), best, key=lambda either: either.fit.held_bytes)
     # Between all and nothing: guess linearly, since only activations differ.
     low, low_held = most.bytes, best.fit.held_bytes
     high, high_held = most.saved_bytes, plain.held_bytes
@@ -157,3 +158,17 @@ def fit_with_recomputation(
         else:  # a guess above what this one has would find it again
             high, high_held = tried.bytes, fit.held_bytes
     return best
+
+
+def _most(
+    table: _core.StrategyTable, fit_graph: Callable[[_core.StrategyTable, bool], Fit[Found]]
+) -> Recomputed[Found]:
+    """As much recomputation as there can be, unless it is known to hold more than none."""
+    most = recomputed(table)
+    if not most.segments:
+        return Recomputed(fit_graph(table, False))
+    best = Recomputed(fit_graph(most.table, True), most)
+    if not best.fit.held_bytes:  # nobody counted
+        return best
+    plain = Recomputed(fit_graph(table, False))
+    return min(best, plain, key=lambda either: either.fit.held_bytes)

@@ -65,7 +65,7 @@ def test_nothing_is_computed_again_where_it_fits(fits):
         assert (found.recomputation, tried) == (None, [1000])
     found, tried = fits(None, "all")
     assert found.recomputation.bytes == 200
-    assert tried == [1000, 200]
+    assert tried == [200, 1000]
 
 
 def test_nothing_is_computed_again_where_that_holds_more(fits, monkeypatch):
