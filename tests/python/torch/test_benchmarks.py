@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from tofu.torch.models import MODELS
+
+from .ranks import on_ranks
 
 
 @pytest.fixture
@@ -53,3 +57,26 @@ def test_models_train_as_the_whole(run, capsys) -> None:
     assert [row["model"] for row in rows] == ["gpt2", "lstm"]
     assert all(row["loss"] < 1e-5 and row["gradient"] < 1e-4 and row["bytes"] > 0 for row in rows)
     assert "| gpt2 | text | " in capsys.readouterr().out
+
+
+def of_a_family(name: str) -> None:
+    path = Path(__file__).parents[3] / "benchmarks" / "torch_families.py"
+    spec = importlib.util.spec_from_file_location("torch_families", path)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    row = script.measured(name)
+    assert row["outcome"] == "equal" and row["parameters"] < 100_000, row
+
+
+def test_a_model_of_a_family_trains_as_the_whole(import_script) -> None:
+    pytest.importorskip("transformers")
+    on_ranks(2, of_a_family, "gpt2")
+    script = import_script("torch_families")
+    assert {"gpt2", "vit", "t5"} <= script.families().keys()
+    rows = [
+        {"family": "a", "model": "A", "outcome": "equal"},
+        {"family": "b", "model": "B", "outcome": "refused", "reason": "why | not"},
+    ]
+    assert script.lines(rows)[0] == "1 equal, 1 refused"
+    assert script.lines(rows)[-1] == "| b | B | refused | why / not |"
