@@ -385,7 +385,7 @@ def test_data_on_another_context_is_an_error(on, hybrid):
             net(data().as_in_context(mx.cpu(1)))
 
 
-def test_an_error_of_mxnet_comes_without_a_line_of_tofu(on):
+def test_an_error_of_mxnet_comes_without_a_line_of_tofu(two):
     """A warning that the block runs serially would end this test."""
     net = nn.Dense(4, in_units=3, prefix="narrow_")
     started(net)
