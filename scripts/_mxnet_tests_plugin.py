@@ -127,7 +127,7 @@ class Recorder:
 
         for module, name, kind in (
             (block_report, "partitioned", "partitioned"),
-            (messages, "serial", "serial"),
+            (messages, "warn_serial", "serial"),
             (messages, "check_eager", "eager"),
         ):
             setattr(module, name, self._watched(kind, getattr(module, name)))

@@ -127,7 +127,7 @@ def test_a_block_that_cannot_be_partitioned_ends_the_run(off):
     on("1GiB")
     net = make_net()
     with pytest.raises(ConfigError, match=r"net_ cannot be .* as TOFU_MEMORY requires: it"):
-        messages.serial("net_", "it is", session.active())
+        messages.check_serial("net_", "it is", session.active())
     with pytest.raises(ConfigError, match=r"not hybridized.*as TOFU_MEMORY requires; call it"):
         messages.check_eager("net_", "call it", session.active())
     assert net is not None

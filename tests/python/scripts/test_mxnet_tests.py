@@ -39,7 +39,7 @@ def test_the_plugin_finds_what_it_watches(import_script, monkeypatch):
     recorder = next(
         each for each in vars(plugin).values() if isinstance(each, type) and hasattr(each, "watch")
     )
-    for module, name in ((block_report, "partitioned"), (messages, "serial")):
+    for module, name in ((block_report, "partitioned"), (messages, "warn_serial")):
         monkeypatch.setattr(module, name, lambda *args, **options: None)
     monkeypatch.setattr(messages, "check_eager", lambda *args: None)
     watching = recorder.__new__(recorder)
@@ -47,7 +47,7 @@ def test_the_plugin_finds_what_it_watches(import_script, monkeypatch):
     watching.watch()
     facts = types.SimpleNamespace(name="net")
     block_report.partitioned(facts, None, None, first=True)
-    messages.serial("net", "it prints", None)
+    messages.warn_serial("net", "it prints")
     messages.check_eager("net", "hybridize it", None)
     assert [tuple(each.values()) for each in watching._blocks] == [
         ("net", "partitioned", ""),
