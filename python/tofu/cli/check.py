@@ -16,6 +16,7 @@ from typing import Any, Optional
 import click
 
 from tofu.cli import check_torch
+from tofu.cli.model import check_options
 from tofu.cli.options import (
     Script,
     check_script,
@@ -23,11 +24,11 @@ from tofu.cli.options import (
     device_option,
     fetch_option,
     format_option,
+    is_module,
     switch_on,
     tell_misplaced,
     workers_option,
 )
-from tofu.cli.plan_torch import check_options, is_module
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.plans.progress import stage

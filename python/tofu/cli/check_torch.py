@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from tofu.cli.plan_torch import parse_mesh, torch_module
+from tofu.cli.model import parse_mesh, torch_module
 from tofu.errors import ConfigError
 from tofu.plans.progress import stage
 

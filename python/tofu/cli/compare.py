@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from typing import Any, Optional
 
 import click
 
-from tofu.cli.compare_torch import compare_module
+from tofu.cli.model import open_model
 from tofu.cli.options import (
     Script,
     batch_size_option,
@@ -19,14 +18,9 @@ from tofu.cli.options import (
     log_option,
     machine_option,
     optimizer_option,
-    set_variables,
     shape_option,
-    switch_on,
-    tell_misplaced,
 )
-from tofu.cli.plan_torch import check_options, is_module
-from tofu.cli.targets import Target, check_target
-from tofu.config import MODES, OBJECTIVES, Config, parse_mode, parse_workers
+from tofu.config import MODES, OBJECTIVES, parse_mode
 from tofu.planner.comparison import Alternative, advice, compare
 from tofu.planner.prediction import step_predictor
 from tofu.planner.sweep import Measure
@@ -36,6 +30,7 @@ from tofu.tables import csv_table, html_page, table
 
 __all__ = ["compare_command", "render"]
 
+_USUAL = (2, 4, 8)
 FORMATS = ("text", "json", "csv", "html")
 _FIELDS = (
     "workers", "mode", "replication", "bytes", "memory_bytes", "status", "lower_bound_bytes",
@@ -52,10 +47,9 @@ _FIELDS = (
 )  # fmt: skip
 @click.option(
     "--workers",
-    default="2,4,8",
-    show_default=True,
     metavar="K,K,...",
-    help="Numbers of workers.",
+    help="Numbers of workers; a module is planned for every mesh of so many ranks.  "
+    "[default: 2,4,8]",
 )
 @device_option
 @log_option
@@ -98,7 +92,7 @@ _FIELDS = (
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def compare_command(
     meshes: tuple[str, ...],
-    workers: str,
+    workers: Optional[str],
     modes: str,
     time_limit: Optional[float],
     memory: str,
@@ -115,50 +109,28 @@ def compare_command(
 
     With --objective both also for bytes and for time.
 
-    The graph of a SCRIPT is that of a run with the first number of workers. With --mesh:
-    MODULE:FUNCTION returns a module of PyTorch and its inputs, FILE.pt2 is a program that
-    torch.export saved.
+    The graph of a SCRIPT is that of a run with the first number of workers. MODULE:FUNCTION
+    returns a module of PyTorch and its inputs, FILE.pt2 is a program that torch.export saved.
     """
     chosen = [parse_mode(text.strip(), "--search") for text in modes.split(",")]
-    if meshes or is_module(target):
-        check_options(click.get_current_context(), _NOT_OF_MODULES)
-        set_variables(objective="time" if objectives == "both" else objectives, **settings)
-        config = Config.from_environment()
-        alternatives = compare_module(
-            target, meshes, chosen,
-            ("bytes", "time") if objectives == "both" else (config.objective,),
-            SearchOptions(machine=config.machine, time_limit_s=time_limit),
-            optimizer=None if optimizer == "none" else optimizer, exact=memory == "exact",
-        )  # fmt: skip
-        click.echo(render(target, alternatives, form), nl=False)
-        return
-    counts = [parse_workers(text, "--workers") for text in workers.split(",")]
-    check_target("tofu compare", target, batch_size, shapes)
-    tell_misplaced(click.get_current_context(), target, args)
-    os.environ.pop("TOFU_PLAN", None)
-    objective = "time" if objectives == "both" else objectives
-    config = switch_on(objective=objective, workers=str(counts[0]), **settings)
-    step_seconds = None
-    if config.machine:
-        step_seconds = step_predictor(config.machine, max(counts), config.fetch)
-    opened = Target.open(
-        target, args, shapes=shapes, optimizer=None if optimizer == "none" else optimizer,
-        batch_size=batch_size,
+    model, devices, config = open_model(
+        target, args, workers=workers, meshes=meshes, usual=_USUAL, shapes=shapes,
+        optimizer=None if optimizer == "none" else optimizer, batch_size=batch_size,
+        settings={"objective": "time" if objectives == "both" else objectives, **settings},
     )  # fmt: skip
+    most = max(each.workers for each in devices)
+    predict = step_predictor(config.machine, most, config.fetch) if config.machine else None
     alternatives = list(
         compare(
-            lambda count: opened.problem(count, None),
-            workers=counts,
+            model.problem,
+            devices=devices,
             modes=chosen,
             objectives=("bytes", "time") if objectives == "both" else (config.objective,),
             options=SearchOptions(machine=config.machine, time_limit_s=time_limit),
-            measure=Measure(memory == "exact", step_seconds),
+            measure=Measure(memory == "exact", predict),
         )
     )
     click.echo(render(target, alternatives, form), nl=False)
-
-
-_NOT_OF_MODULES = ("workers", "device", "shapes", "batch_size")
 
 
 # --- printing -----------------------------------------------------------------------------------

@@ -11,19 +11,20 @@ from typing import Any, Optional
 import click
 
 from tofu.cli.estimate_torch import estimate_module
+from tofu.cli.model import check_options
+from tofu.cli.mxnet_model import MXNetModel, check_target
 from tofu.cli.options import (
     Script,
     batch_size_option,
     describe_option,
     device_option,
     format_option,
+    is_module,
     log_option,
     shape_option,
     switch_on,
     tell_misplaced,
 )
-from tofu.cli.plan_torch import check_options, is_module
-from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes, parse_workers
 from tofu.errors import ConfigError
 from tofu.planner.estimate import (
@@ -36,6 +37,7 @@ from tofu.planner.estimate import (
     fewest,
     largest_batches,
 )
+from tofu.planner.model import Devices
 from tofu.plans import progress
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.peak import held_groups, peak_text
@@ -130,10 +132,11 @@ def estimate_command(
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
     switch_on(workers=str(max(counts)), **settings)
-    opened = Target.open(target, args, shapes=shapes, batch_size=batch_size)
-    opened = opened.recomputing() if recompute == "all" else opened
+    opened = MXNetModel(
+        target, args, shapes=shapes, batch_size=batch_size, recomputes=recompute == "all"
+    )
     exact = memory == "exact"
-    estimates = estimate(lambda k: opened.problem(k, None), workers=counts, exact=exact)
+    estimates = estimate(lambda k: opened.problem(Devices(k)), workers=counts, exact=exact)
     chosen = optimizer or _holding(opened.states())
     report = _Printer(form).print(Report(target, [], chosen, exact, limit), estimates, opened)
     if limit is not None and fewest(report.found, chosen, limit) is None:
@@ -169,17 +172,17 @@ class Report:
     about: bool = False
 
 
-def _batches(opened: Target, report: Report) -> Iterator[tuple[int, int]]:
+def _batches(opened: MXNetModel, report: Report) -> Iterator[tuple[int, int]]:
     """Yield the largest batch that fits, for each number of workers that is of use."""
     limit = report.limit or 0
-    batch = batch_of(opened.problem(report.found[0].workers, None))
+    batch = batch_of(opened.problem(Devices(report.found[0].workers)))
     useful = [each for each in report.found if batch and each.plan is not None and not each.reason]
     if not opened.scales:
         for each in useful:
             yield each.workers, extrapolated_batch(each, batch, report.optimizer, limit)
         return
     largest = largest_batches(
-        opened.problem,
+        lambda workers, size: opened.problem(Devices(workers), size),
         useful,
         batch,
         optimizer=report.optimizer,
@@ -199,7 +202,7 @@ class _Printer:
         self._form = form
         self._is_text = form == "text"
 
-    def print(self, report: Report, estimates: Iterable[Estimate], opened: Target) -> Report:
+    def print(self, report: Report, estimates: Iterable[Estimate], opened: MXNetModel) -> Report:
         """Print the estimates, then the largest batches if there is a limit.
 
         Raises ConfigError if there is no plan for any number of workers.
@@ -222,7 +225,7 @@ class _Printer:
             click.echo(csv_table(list(records[0]), records), nl=False)
         return report
 
-    def _print_batches(self, report: Report, opened: Target) -> Report:
+    def _print_batches(self, report: Report, opened: MXNetModel) -> Report:
         batches: dict[int, int] = {}
         about = "about " * (not opened.scales)
         for workers, batch in _batches(opened, report):

@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 import click
 
-from tofu.cli.plan_torch import parse_mesh, torch_module
+from tofu.cli.model import parse_mesh, torch_module
 from tofu.errors import ConfigError
 from tofu.planner.estimate import OPTIMIZERS
 from tofu.plans.plan import format_bytes

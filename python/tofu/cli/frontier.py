@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 import click
 
-from tofu.cli.frontier_torch import frontier_of_module
+from tofu.cli.model import open_model
 from tofu.cli.options import (
     Script,
     batch_size_option,
@@ -20,16 +20,11 @@ from tofu.cli.options import (
     log_option,
     optimizer_option,
     shape_option,
-    switch_on,
-    tell_misplaced,
     workers_option,
 )
-from tofu.cli.plan_torch import check_options, is_module
-from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes
 from tofu.errors import PlanError
 from tofu.mx.model.saving import save_plan
-from tofu.mx.model.sources import default_workers
 from tofu.planner.frontier import Point, changed, frontier, turning_point, unbeaten
 from tofu.planner.frontier_picture import draw
 from tofu.planner.prediction import step_predictor
@@ -95,6 +90,7 @@ def frontier_command(
     machine: Optional[str],
     mesh: Optional[str],
     memory: Optional[str],
+    workers: Optional[str],
     limits: int,
     rivals: Optional[str],
     recompute: str,
@@ -117,31 +113,17 @@ def frontier_command(
     if rivals is None:
         rivals = f"{_RIVALS},{_MODES}" if machine else f"{_RIVALS},{_MODES}".replace("optcnn,", "")
     compared = rivals_of([each.strip() for each in rivals.split(",") if each.strip()], options)
-    if mesh is not None or is_module(target):
-        check_options(click.get_current_context(), _NOT_OF_MODULES)
-        points = frontier_of_module(
-            target, mesh, options, optimizer=update, limits=limits, most_bytes=most,
-            rivals=compared, exact=not quick,
-        )  # fmt: skip
-        _kept(target, points, most, f"on the mesh {mesh}", "another mesh may do")
-        click.echo(render(target, points, form), nl=False)
-        return
-    check_target("tofu frontier", target, batch_size, shapes)
-    tell_misplaced(click.get_current_context(), target, args)
-    os.environ.pop("TOFU_PLAN", None)
-    config = switch_on(**settings)
-    opened = Target.open(
-        target,
-        args,
-        shapes=shapes,
-        optimizer=update,
-        batch_size=batch_size,
-    )
-    problem = opened.problem(config.workers or default_workers(), None)
-    predict = None if machine is None else step_predictor(machine, problem.workers, config.fetch)
-    points = list(
-        frontier(
-            problem,
+    model, devices, config = open_model(
+        target, args, workers=workers, meshes=[mesh] if mesh else [], shapes=shapes,
+        optimizer=update, batch_size=batch_size, settings=settings,
+    )  # fmt: skip
+    predict = None
+    if machine is not None:
+        predict = step_predictor(machine, devices[0].workers, config.fetch)
+    points: list[Point] = []
+    for each in devices:
+        found = frontier(
+            model.problem(each),
             options,
             limits=limits,
             most_bytes=most,
@@ -149,26 +131,24 @@ def frontier_command(
             measure=Measure(not quick, predict, config.fetch),
             recompute=recompute == "auto" and machine is not None,
         )
-    )
-    advice = f"tofu estimate {target} says which number would do"
-    front = _kept(target, points, most, f"over {problem.workers} workers", advice)
+        suffix = f", {each}" if len(devices) > 1 else ""
+        points += (dataclasses.replace(point, name=point.name + suffix) for point in found)
+    front = _kept(target, points, most, devices[0].workers)
     if save is not None:
-        save_plan(Path(save), front[-1].problem or problem, front[-1].plan)
+        save_plan(Path(save), front[-1].problem or model.problem(devices[0]), front[-1].plan)
     click.echo(render(target, points, form), nl=False)
 
 
-def _kept(
-    target: str, points: Sequence[Point], most: Optional[int], where: str, advice: str
-) -> list[Point]:
+def _kept(target: str, points: Sequence[Point], most: Optional[int], workers: int) -> list[Point]:
     """The frontier. Raises PlanError if it is empty."""
     front = unbeaten(points)
     if not front:
         size = format_bytes(most or 0)
-        raise PlanError(f"tofu frontier {target}: no plan {where} fits in {size}; {advice}")
+        raise PlanError(
+            f"tofu frontier {target}: no plan over {workers} workers fits in {size}; tofu estimate "
+            f"{target} says which number would do"
+        )
     return front
-
-
-_NOT_OF_MODULES = ("workers", "recompute", "device", "shapes", "batch_size", "save", "args")
 
 
 # --- printing -----------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from typing import Any, Callable, Optional, TypeVar
 import click
 from click.core import ParameterSource
 
-from tofu.cli.plan_torch import is_module
 from tofu.config import (
     AUTO,
     DEVICES,
@@ -45,6 +44,7 @@ __all__ = [
     "device_option",
     "everything_option",
     "fetch_option",
+    "is_module",
     "format_option",
     "layers_option",
     "log_option",
@@ -212,6 +212,11 @@ def format_option(formats: Sequence[str], text: str) -> Callable[[_Decorated], _
     return click.option(
         "--format", "form", type=click.Choice(formats), default="text", show_default=True, help=text
     )
+
+
+def is_module(target: str) -> bool:
+    """Whether a target is a module of PyTorch."""
+    return target.endswith(".pt2") or (":" in target and not target.endswith((".py", ".json")))
 
 
 def check_no_module(name: str) -> None:

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from tofu.cli.inputs import graphs_of_script
 from tofu.cli.isolated import isolated
+from tofu.cli.model import check_options, parse_mesh
 from tofu.cli.options import (
     Script,
     allow_replication_option,
@@ -25,6 +26,7 @@ from tofu.cli.options import (
     everything_option,
     fetch_option,
     format_option,
+    is_module,
     keep_fetched_option,
     layers_option,
     log_option,
@@ -41,7 +43,7 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
-from tofu.cli.plan_torch import FORMATS, check_options, is_module, parse_mesh, plan_module
+from tofu.cli.plan_torch import FORMATS, plan_module
 from tofu.cli.print_plans import ESTIMATE, EXACT, Output, listed, plan_and_print
 from tofu.cli.step_table import read_measured, step_section
 from tofu.config import Config

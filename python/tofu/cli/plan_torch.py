@@ -2,61 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Optional
 
 import click
-from click.core import ParameterSource
 
 from tofu.cli.explained import explained_names
+from tofu.cli.model import torch_module
 from tofu.cli.print_plans import Output
-from tofu.errors import ConfigError
 from tofu.planner.wish import Wish
 from tofu.plans.render import explain as explaining
 from tofu.plans.render.html import render_html
 from tofu.plans.render.layers import render_layers
 from tofu.plans.render.peak import render_peak
 
-__all__ = ["FORMATS", "check_options", "is_module", "parse_mesh", "plan_module", "torch_module"]
+__all__ = ["FORMATS", "plan_module"]
 
 FORMATS = ("text", "json", "html", "python")
-
-
-def is_module(target: str) -> bool:
-    """Whether a target is a module of PyTorch."""
-    return target.endswith(".pt2") or (":" in target and not target.endswith((".py", ".json")))
-
-
-def check_options(context: click.Context, others: Sequence[str]) -> None:
-    """Raise ConfigError if one of these options is given, which PyTorch's modules do not have."""
-    for name in others:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = name.replace("_", "-")
-            raise ConfigError(f"tofu {context.info_name} --mesh: --{option} is not for PyTorch")
-
-
-def parse_mesh(text: str) -> tuple[int, ...]:
-    """The sizes of a mesh, "2,4". Raises ConfigError."""
-    try:
-        sizes = tuple(int(each) for each in text.split(","))
-    except ValueError:
-        sizes = ()
-    if not sizes or min(sizes) < 1:
-        raise ConfigError(f"--mesh {text}: expected the sizes of its dimensions, such as 2,4")
-    return sizes
-
-
-def torch_module(name: str, who: str) -> Any:
-    """A module of ``tofu.torch``. Raises ConfigError if torch is not installed."""
-    try:
-        return importlib.import_module(f"tofu.torch.{name}")
-    except ImportError as error:
-        raise ConfigError(
-            f"{who} needs torch 2.9, but it cannot be imported ({error}); install tofu with the "
-            "extra [torch], in an environment without MXNet"
-        ) from error
 
 
 def plan_module(

@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 import click
 
+from tofu.cli.model import open_model
 from tofu.cli.options import (
     Script,
     allow_replication_option,
@@ -15,29 +16,24 @@ from tofu.cli.options import (
     describe_option,
     fetch_option,
     format_option,
+    is_module,
     log_option,
     objective_option,
     optimizer_option,
     search_option,
-    set_variables,
     shape_option,
-    switch_on,
-    tell_misplaced,
     workers_option,
 )
-from tofu.cli.plan_torch import check_options, is_module
-from tofu.cli.simulate_torch import simulate_module
-from tofu.cli.targets import Target, check_target
 from tofu.cli.trace_file import check_output, predicted, write_trace
-from tofu.config import Config
-from tofu.installation import check_mxnet
-from tofu.mx.model.sources import default_workers, names_model
-from tofu.planner.estimate import batch_of
+from tofu.planner.model import Devices
 from tofu.planner.prediction import check_devices
 from tofu.planner.search import default_fetch
 from tofu.planner.search import search as search_problem
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.file import read as read_plans
+from tofu.plans.machine_files import read_machine
+from tofu.plans.simulated_step import Simulation
+from tofu.simulate.render import render_json, render_text
 
 __all__ = ["simulate"]
 
@@ -93,53 +89,23 @@ def simulate(
     at its first training call. With --mesh: MODULE:FUNCTION returns a module of PyTorch and its
     inputs, FILE.pt2 is a program that torch.export saved.
     """
-    if mesh is not None or is_module(target):
-        check_options(click.get_current_context(), _NOT_OF_MODULES)
-        set_variables(machine=machine, **settings)
-        chosen = Config.from_environment()
-        options = SearchOptions(
-            chosen.search,
-            allow_replication=chosen.replication,
-            objective=chosen.objective,
-            machine=chosen.machine,
-        )
-        simulate_module(
-            target, mesh, machine, options, optimizer=_update(optimizer), perfetto=perfetto,
-            form=form,
-        )  # fmt: skip
-        return
-    check_target("tofu simulate", target, batch_size, shapes)
-    tell_misplaced(click.get_current_context(), target, args)
     if perfetto is not None:
         check_output(Path(perfetto), target, "--perfetto")
-    check_mxnet("tofu simulate", load=True)
-    from tofu.plans.machine_files import read_machine
-    from tofu.simulate.render import render_json, render_text
-
     described = read_machine(machine)
     saved = None if plan is None else read_plans(Path(plan))
-    os.environ.pop("TOFU_PLAN", None)
     if workers is None and saved is not None:
         workers = str(saved.workers[0])
     # Nothing runs, so there may be fewer GPUs here than workers.
-    if workers is None and described.is_gpu:
+    if workers is None and described.is_gpu and not is_module(target):
         workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
-    config = switch_on(machine=machine, workers=workers, device="cpu", plan=plan, **settings)
-    count = default_workers(config)
-    check_devices(count, described)
+    model, devices, config = open_model(
+        target, args, workers=workers, meshes=[mesh] if mesh else [], shapes=shapes,
+        optimizer=None if optimizer == "none" else optimizer, batch_size=batch_size, saved=saved,
+        settings={"machine": machine, "device": "cpu", "plan": plan, **settings},
+    )  # fmt: skip
+    check_devices(devices[0].workers, described)
     if saved is not None:
-        saved.check_workers(count)
-    opened = Target.open(
-        target,
-        args,
-        shapes=shapes,
-        optimizer=_update(optimizer),
-        batch_size=batch_size,
-        saved=saved,
-    )
-    problem = opened.problem(count, None)
-    from tofu.simulate.simulation import simulate_plan
-
+        saved.check_workers(devices[0].workers)
     fetch = config.fetch or default_fetch(described)
     options = SearchOptions(
         config.search,
@@ -147,27 +113,25 @@ def simulate(
         objective=config.objective,
         machine=config.machine,
     )
-    searched = search_problem(problem, options, fetch=fetch)
-    simulation = simulate_plan(
-        searched.plan, described, fetch=fetch, with_timeline=perfetto is not None
-    )
+
+    def simulated(each: Devices) -> tuple[Simulation, Problem]:
+        problem = model.problem(each)
+        found = search_problem(problem, options, fetch=fetch)
+        simulation = problem.front_end.simulate(
+            found.plan, described, fetch=fetch, with_timeline=perfetto is not None
+        )
+        return simulation, problem
+
+    steps = list(map(simulated, devices))
+    simulation, problem = min(steps, key=lambda step: step[0].step_seconds)
+    if len(devices) > 1:
+        each = " or ".join(map(str, devices))
+        best = devices[steps.index((simulation, problem))]
+        click.echo(f"tofu: of the meshes {each}, {best} is predicted to be fastest", err=True)
     if perfetto is not None:
         title = f"{problem.name}, predicted on {described.name}"
         document = predicted(simulation, problem.table).to_document(title)
         write_trace(Path(perfetto), document, "--perfetto")
     render = render_json if form == "json" else render_text
-    size = _batch_size(target, batch_size, problem)
+    size = model.batch_size(problem)
     click.echo(render(simulation, model=problem.name, batch_size=size), nl=False)
-
-
-_NOT_OF_MODULES = ("workers", "plan", "fetch", "describe", "shapes", "batch_size")
-
-
-def _batch_size(target: str, size: Optional[int], problem: Problem) -> int:
-    from tofu import models
-
-    return size or (models.find(target).batch_size if names_model(target) else batch_of(problem))
-
-
-def _update(optimizer: str) -> Optional[str]:
-    return None if optimizer == "none" else optimizer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from tofu.cli.plan_torch import torch_module
+from tofu.cli.model import torch_module
 from tofu.errors import ConfigError
 
 __all__ = ["verify_modules"]

@@ -1,6 +1,6 @@
 """Compares searches of one graph: modes, replication, objectives, numbers of workers.
 
-for found in compare(problem_for, workers=(2, 4), modes=("tofu", "spartan")):
+for found in compare(problem_for, devices=(Devices(2), Devices(4)), modes=("tofu", "spartan")):
 print(found.workers, found.mode, found.plan and found.plan.total_bytes)
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Callable, Optional
 
@@ -15,6 +16,7 @@ from tofu.config import MODES, OBJECTIVES
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
 
+from .model import Devices
 from .sweep import Measure, Trial, sweep
 
 __all__ = ["Alternative", "advice", "compare"]
@@ -66,9 +68,9 @@ class Alternative:
 
 
 def compare(
-    problem_for: Callable[[int], Problem],
+    problem_for: Callable[[Devices], Problem],
     *,
-    workers: Sequence[int],
+    devices: Sequence[Devices],
     modes: Sequence[str] = MODES,
     replication: Sequence[bool] = (False, True),
     objectives: Sequence[str] = OBJECTIVES[:1],
@@ -78,22 +80,25 @@ def compare(
     """Yield every combination as soon as it is planned.
 
     Args:
-        problem_for: the graph for a number of workers.
-        workers: numbers of workers.
+        problem_for: the graph for some devices.
+        devices: numbers of workers, or meshes.
         modes: search modes.
         replication: whether tensors may stay whole.
         objectives: what to minimise, some of config.OBJECTIVES.
         options: other options of every search; None: the defaults.
         measure: how to count memory and predict times; None: a quick estimate of memory alone.
     """
-    total = len(workers) * len(modes) * len(replication) * len(objectives)
+    total = len(devices) * len(modes) * len(replication) * len(objectives)
+
+    meshes: deque[tuple[int, ...]] = deque()
 
     def trials() -> Iterator[Trial]:
         number = 0
-        for count in workers:
-            problem = problem_for(count)
+        for each in devices:
+            problem = problem_for(each)
             for mode, whole, objective in itertools.product(modes, replication, objectives):
                 number += 1
+                meshes.append(each.mesh)
                 chosen = dataclasses.replace(
                     options or SearchOptions(), mode=mode, allow_replication=whole,
                     objective=objective,
@@ -104,7 +109,7 @@ def compare(
         chosen = outcome.trial.options
         yield Alternative(
             outcome.trial.problem.workers, chosen.mode, chosen.allow_replication, outcome.plan,
-            outcome.reason, outcome.step_seconds, chosen.objective,
+            outcome.reason, outcome.step_seconds, chosen.objective, meshes.popleft(),
         )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ class FrontEnd:
     prediction.
 
     Attributes:
-        simulates: whether ``simulate`` can be called.
+        simulates: whether ``simulate`` chooses among plans for time; else the search's prediction.
     """
 
     simulates = False
@@ -75,8 +75,21 @@ class FrontEnd:
         """
         return lambda: plan
 
-    def simulate(self, plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Simulation:
+    def simulate(
+        self,
+        plan: _core.Plan,
+        machine: _core.Machine,
+        *,
+        fetch: str,
+        with_timeline: bool = False,
+    ) -> Simulation:
         """Simulate a step of a plan on a machine.
+
+        Args:
+            plan: the plan.
+            machine: with at least one device per worker.
+            fetch: one of config.FETCHES.
+            with_timeline: whether to keep the time of every operation.
 
         Raises:
             ConfigError: the machine has too few devices.

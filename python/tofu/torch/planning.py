@@ -16,9 +16,11 @@ from tofu.planner.decide import plan_problem
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.problem import FrontEnd
+from tofu.plans.simulated_step import Simulation
 from tofu.torch.aten_strategies import aten_table
 from tofu.torch.example_inputs import Inputs
 from tofu.torch.module_graph import OPTIMIZERS, training_graph
+from tofu.torch.module_simulation import simulate_module
 from tofu.torch.module_trace import trace
 from tofu.torch.rank_memory import held_by_rank, with_memory
 from tofu.torch.repeats import repeated_as
@@ -151,6 +153,20 @@ class Ranks(FrontEnd):
     def begin_memory(self, problem: Problem, plan: Plan, **_: Any) -> Callable[[], Plan]:
         """Run a rank's program without data when the memory is wanted."""
         return lambda: held_by_rank(self.planned(plan, problem.graph))
+
+    def simulate(
+        self,
+        plan: _core.Plan,
+        machine: _core.Machine,
+        *,
+        fetch: str,
+        with_timeline: bool = False,
+    ) -> Simulation:
+        """Simulate a step; ranks fetch with messages, whatever `fetch` says."""
+        found = Plan.of(plan, bytes_per_worker=plan.estimate_memory())
+        made = self.planned(found, plan.table.graph)
+        made = made.replaced(found, held_by_rank(made).bytes_per_worker)
+        return simulate_module(made, machine, with_timeline=with_timeline)
 
     def planned(self, found: Plan, graph: _core.Graph) -> TorchPlan:
         """Converts a search's plan to a module's plan, with the bytes that ranks receive.

@@ -15,6 +15,7 @@ from tofu.errors import PlanError
 from tofu.mx.model.sources import from_model
 from tofu.planner import sweep
 from tofu.planner.comparison import Alternative, advice, compare
+from tofu.planner.model import Devices
 from tofu.planner.sweep import Measure
 from tofu.plans import Plan, Problem
 
@@ -34,17 +35,17 @@ def made(workers=4, replication=False, total=1000, held=100, whole=False, **time
 
 
 def test_every_combination_is_searched():
-    def problem_for(count):
-        return from_model("mlp", batch_size=8, optimizer="sgd", workers=count)
+    def problem_for(devices):
+        return from_model("mlp", batch_size=8, optimizer="sgd", workers=devices.workers)
 
-    found = list(compare(problem_for, workers=(2, 3), modes=("tofu", "spartan")))
+    found = list(compare(problem_for, devices=(Devices(2), Devices(3)), modes=("tofu", "spartan")))
     keys = [(each.workers, each.mode, each.replication) for each in found]
     assert keys == [(k, m, r) for k in (2, 3) for m in ("tofu", "spartan") for r in (False, True)]
     assert all(each.plan.workers == each.workers for each in found)
     assert found[1].plan.total_bytes <= found[0].plan.total_bytes
     (exact,) = compare(
         problem_for,
-        workers=(2,),
+        devices=(Devices(2),),
         modes=("tofu",),
         replication=(False,),
         measure=Measure(exact=True),
@@ -58,7 +59,10 @@ def test_a_search_without_a_plan_says_why(monkeypatch):
 
     monkeypatch.setattr(sweep, "begin_search", lambda *_, **__: refuse)
     (found,) = compare(
-        lambda k: Problem("net", None, k), workers=(2,), modes=("flat",), replication=(False,)
+        lambda k: Problem("net", None, k.workers),
+        devices=(Devices(2),),
+        modes=("flat",),
+        replication=(False,),
     )
     assert found == Alternative(2, "flat", False, None, "no plan")
     assert (found.memory_bytes, found.whole_share) == (0, 0.0)

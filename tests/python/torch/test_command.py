@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from tofu.cli.main import cli
 from tofu.errors import ConfigError, MemoryLimitError, PlanError, TofuError
 from tofu.torch.models import MODELS
+from tofu.torch.module_model import meshes_of
 
 MODULE = """
 import torch
@@ -182,7 +183,7 @@ def test_plans_of_the_frontier_beat_each_other(module) -> None:
     planned = json.loads(output(*plan))
     own = json.loads(output(*words, "recursion", "--format", "json"))["rivals"][0]
     assert own["held_bytes"] == sum(planned["memory"]["rank"].values())
-    with pytest.raises(PlanError, match="no plan on the mesh 2,2 fits in 100 bytes; another"):
+    with pytest.raises(PlanError, match="no plan over 4 workers fits in 100 bytes; tofu estimate"):
         output(*words, "", "--memory", "100B")
 
 
@@ -200,6 +201,17 @@ def test_searches_of_a_module_are_compared(module) -> None:
     assert len(found) == 8 and all(each["step_seconds"] > 0 for each in found)
 
 
+def test_the_meshes_of_a_number_of_workers_are_searched(module) -> None:
+    words = ("--workers", "2,4", "--search", "tofu", "--format", "json", f"{module}:mlp")
+    plans = json.loads(output("compare", *words))["plans"]
+    assert [each["mesh"] for each in plans[::2]] == [[2], [4], [2, 2]]
+    words = ("--workers", "4", "--limits", "1", "--rivals", "tofu", "--quick")
+    told = json.loads(output("frontier", *words, "--format", "json", f"{module}:mlp"))
+    assert [each["name"] for each in told["rivals"]] == ["tofu, 4", "tofu, 2 x 2"]
+    assert meshes_of(1) == [(1,)]
+    assert meshes_of(12) == [(12,), (2, 6), (2, 2, 3), (3, 4)]
+
+
 def test_a_module_is_trained_whole_and_on_a_mesh(module) -> None:
     words = ("check", f"{module}:named", "--mesh", "2", "--steps", "2")
     found = json.loads(output(*words, "--format", "json"))
@@ -215,10 +227,17 @@ def test_a_module_is_trained_whole_and_on_a_mesh(module) -> None:
         (["estimate", "NET:mlp"], "give meshes, such as --mesh 2 --mesh 2,4"),
         (["estimate", "--mesh", "2,x", "NET:mlp"], "expected the sizes of its dimensions"),
         (["estimate", "--mesh", "2", "--recompute", "all", "NET:mlp"], "--recompute is not for"),
-        (["frontier", "NET:mlp"], "give the devices, such as --mesh 2,4"),
-        (["frontier", "--mesh", "2", "--save", "x", "NET:mlp"], "--save is not for PyTorch"),
-        (["compare", "NET:mlp"], "give meshes, such as --mesh 2 --mesh 2,4"),
-        (["compare", "--mesh", "2", "--workers", "2", "NET:mlp"], "--workers is not for PyTorch"),
+        (["frontier", "NET:mlp"], "give the devices, such as --workers 8"),
+        (
+            ["frontier", "--mesh", "2", "--save", "x", "NET:mlp"],
+            "--save: tofu plan",
+        ),
+        (
+            ["compare", "--mesh", "2", "--describe", __file__, "NET:mlp"],
+            "for MXNet's operators",
+        ),
+        (["compare", "--mesh", "2", "--workers", "2", "NET:mlp"], "give one"),
+        (["compare", "--mesh", "2", "NET:mlp", "more"], "arguments: a module takes no arguments"),
         (["check", "NET:mlp"], "give the devices, such as --mesh 2,2"),
         (["check", "--mesh", "2", "NET:not_there"], "cannot be imported"),
         (

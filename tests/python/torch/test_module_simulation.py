@@ -76,10 +76,10 @@ def test_a_file_for_perfetto_is_written(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ([], "tofu simulate net_to_simulate:gpt: give the devices, such as --mesh 2,2"),
+        ([], "net_to_simulate:gpt: give the devices, such as --workers 8"),
         (["--mesh", "16"], "8xh100 has 8 devices"),
-        (["--mesh", "4", "--workers", "4"], "--workers is not for PyTorch"),
-        (["--mesh", "4", "--batch-size", "4"], "--batch-size is not for PyTorch"),
+        (["--mesh", "4", "--workers", "4"], "give one"),
+        (["--mesh", "4", "--batch-size", "4"], "--batch-size: a module comes with its inputs"),
     ],
     ids=["no mesh", "too many devices", "workers", "batch size"],
 )

@@ -30,10 +30,17 @@ class _MXNet(FrontEnd):
             problem, plan, fetch, keep_fetched_bytes=keep_fetched_bytes, start=start
         )
 
-    def simulate(self, plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Simulation:
+    def simulate(
+        self,
+        plan: _core.Plan,
+        machine: _core.Machine,
+        *,
+        fetch: str,
+        with_timeline: bool = False,
+    ) -> Simulation:
         from tofu.simulate.simulation import simulate_plan  # which imports mxnet
 
-        return simulate_plan(plan, machine, fetch=fetch)
+        return simulate_plan(plan, machine, fetch=fetch, with_timeline=with_timeline)
 
 
 MXNET = _MXNet()

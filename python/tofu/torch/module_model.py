@@ -1,0 +1,95 @@
+"""A module of PyTorch as the target of a command."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Optional
+
+from tofu.errors import ConfigError
+from tofu.planner.model import Devices, Model
+from tofu.plans import Problem
+from tofu.plans.progress import stage
+from tofu.torch.loading import load
+from tofu.torch.module_trace import trace
+from tofu.torch.planning import Ranks
+from tofu.torch.traced import Traced
+
+__all__ = ["ModuleModel", "meshes_of"]
+
+_OWN_INPUTS = "a module comes with its inputs, so its function decides"
+
+
+class ModuleModel(Model):
+    """A module with its inputs.
+
+    Args:
+        target: as for ``loading.load``.
+        optimizer: the optimizer whose state counts as memory, or None.
+
+    Raises:
+        ConfigError: there is no such module.
+    """
+
+    refused = MappingProxyType(
+        {
+            "args": "a module takes no arguments",
+            "batch_size": _OWN_INPUTS,
+            "describe": "descriptions of your own are for MXNet's operators",
+            "device": "ranks run on the device of the mesh that parallelize is given",
+            "dtypes": _OWN_INPUTS,
+            "fetch": "ranks send messages",
+            "inputs": _OWN_INPUTS,
+            "keep_fetched": "ranks keep up to 4 MiB of what they received, whatever is set",
+            "plan": "parallelize takes a module's saved plan",
+            "predict": "whether a module trains follows from its parameters",
+            "save": "tofu plan --format json prints the plan that parallelize reads",
+            "shapes": _OWN_INPUTS,
+        }
+    )
+
+    def __init__(self, target: str, optimizer: Optional[str]) -> None:
+        super().__init__(target)
+        self._optimizer = optimizer
+        self._module = load(target)
+        self._problem = functools.cache(self._made)
+
+    def problem(self, devices: Devices, batch: Optional[int] = None) -> Problem:
+        """The module's graph for a mesh."""
+        return self._problem(devices.mesh)
+
+    def _made(self, mesh: tuple[int, ...]) -> Problem:
+        return Ranks(self._traced, mesh, self._optimizer).problem(self.name)
+
+    def batch_size(self, problem: Problem) -> int:
+        """The first dimension of the first input that has one."""
+        shapes = (v.meta.shape for v in self._traced.variables if v.kind == "input")
+        return next((int(shape[0]) for shape in shapes if len(shape)), 0)
+
+    def default_workers(self) -> int:
+        """There is none: torchrun decides."""
+        raise ConfigError(
+            f"{self.name}: give the devices, such as --workers 8, or --mesh 2,4 for one mesh"
+        )
+
+    def devices(self, workers: int) -> list[Devices]:
+        """All meshes of so many ranks."""
+        return [Devices(workers, mesh) for mesh in meshes_of(workers)]
+
+    @functools.cached_property
+    def _traced(self) -> Traced:
+        with stage(f"tracing {self.name}"):
+            return trace(*self._module)
+
+
+def meshes_of(workers: int) -> list[tuple[int, ...]]:
+    """The meshes of so many devices, whose dimensions grow: (8,), (2, 4) and (2, 2, 2) for 8."""
+
+    def factored(rest: int, least: int) -> Iterator[tuple[int, ...]]:
+        yield (rest,)
+        for size in range(least, rest // least + 1):
+            if rest % size == 0 and rest // size >= size:
+                yield from ((size, *others) for others in factored(rest // size, size))
+
+    return list(factored(workers, 2))
