@@ -69,6 +69,8 @@ def open_model(
     if workers is not None and meshes:
         raise ConfigError("--mesh and --workers: a mesh says how many ranks there are; give one")
     counts = [parse_workers(text, "--workers") for text in workers.split(",")] if workers else []
+    if usual is None and len(counts) > 1:
+        raise ConfigError(f"--workers {workers}: expected one number of workers")
     given = [Devices(math.prod(mesh), mesh) for mesh in map(parse_mesh, meshes)]
     who = f"tofu {context.info_name}"
     model: Model

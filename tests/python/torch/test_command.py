@@ -237,6 +237,7 @@ def test_a_module_is_trained_whole_and_on_a_mesh(module) -> None:
             "for MXNet's operators",
         ),
         (["compare", "--mesh", "2", "--workers", "2", "NET:mlp"], "give one"),
+        (["frontier", "--workers", "2,4", "NET:mlp"], "expected one number of workers"),
         (["compare", "--mesh", "2", "NET:mlp", "more"], "arguments: a module takes no arguments"),
         (["check", "NET:mlp"], "give the devices, such as --mesh 2,2"),
         (["check", "--mesh", "2", "NET:not_there"], "cannot be imported"),
