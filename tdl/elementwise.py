@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 from tofu.lang import Over, apply, like, op
 
 _ACTIVATIONS = ("relu", "sigmoid", "hard_sigmoid", "softsign", "tanh", "erf", "erfinv")
@@ -11,7 +14,7 @@ _TRIGONOMETRY = (
     *("sin", "cos", "tan", "sinh", "cosh", "degrees", "radians"),
     *("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh"),
 )
-_ROUNDING = ("round", "rint", "ceil", "floor", "trunc", "fix", "sign", "abs", "negative")
+_ROUNDING = ("round", "rint", "ceil", "floor", "trunc", "fix", "sign", "abs")
 _BY_VALUE = ("clip", "smooth_l1", "Cast", "amp_cast", "logical_not", "_contrib_quadratic")
 _PASSING_ON = (
     *("_copy", "_copyto", "BlockGrad", "make_loss", "MakeLoss", "_contrib_gradientmultiplier"),
@@ -21,7 +24,7 @@ _PASSING_ON = (
 _CONSTANT = ("zeros_like", "ones_like")
 
 _ARITHMETIC_SCALAR = (
-    *("_plus_scalar", "_minus_scalar", "_rminus_scalar", "_mul_scalar", "_div_scalar"),
+    *("_plus_scalar", "_minus_scalar", "_rminus_scalar"),
     *("_rdiv_scalar", "_mod_scalar", "_rmod_scalar", "_power_scalar", "_rpower_scalar"),
     *("_maximum_scalar", "_minimum_scalar", "_hypot_scalar"),
     *("_scatter_plus_scalar", "_scatter_minus_scalar"),
@@ -32,10 +35,7 @@ _LOGIC_SCALAR = (
     *("_logical_and_scalar", "_logical_or_scalar", "_logical_xor_scalar"),
 )
 
-_ARITHMETIC = (
-    *("elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "_grad_add"),
-    *("_maximum", "_minimum", "_hypot", "_mod", "_power", "_scatter_elemwise_div"),
-)
+_ARITHMETIC = (*("_maximum", "_minimum", "_hypot", "_mod", "_power", "_scatter_elemwise_div"),)
 _LOGIC = (
     *("_equal", "_not_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal"),
     *("_logical_and", "_logical_or", "_logical_xor"),
@@ -82,6 +82,48 @@ def binary(x, y):
     return lambda *i: apply("binary", x[i], y[i])
 
 
+@op(name=("elemwise_add", "_grad_add"))
+def added(x, y):
+    """The sum of two elements at one index."""
+    return lambda *i: x[i] + y[i]
+
+
+@op(name="elemwise_sub")
+def difference(x, y):
+    """The difference of two elements at one index."""
+    return lambda *i: x[i] - y[i]
+
+
+@op(name="elemwise_mul")
+def product(x, y):
+    """The product of two elements at one index."""
+    return lambda *i: x[i] * y[i]
+
+
+@op(name="elemwise_div")
+def quotient(x, y):
+    """The quotient of two elements at one index."""
+    return lambda *i: x[i] / y[i]
+
+
+@op(name="negative")
+def negative(x):
+    """The negative of each element."""
+    return lambda *i: -x[i]
+
+
+@op(name="_mul_scalar")
+def times_number(x, *, scalar=1):
+    """Each element times a number."""
+    return lambda *i: x[i] * scalar
+
+
+@op(name="_div_scalar")
+def by_number(x, *, scalar=1):
+    """Each element divided by a number."""
+    return lambda *i: x[i] / scalar
+
+
 @op(name=_GRADIENTS_OF_TWO)
 def backward_binary(ograd, x, y):
     """The gradients of both operands."""
@@ -100,7 +142,7 @@ def backward_difference(ograd):
 @op(name="add_n")
 def add_n(*args):
     """The sum of any number of tensors."""
-    return lambda *i: apply("add_n", *(x[i] for x in args))
+    return lambda *i: functools.reduce(operator.add, (x[i] for x in args))
 
 
 @op(name="_identity_with_attr_like_rhs")

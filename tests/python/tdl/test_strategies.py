@@ -3,7 +3,7 @@
 Runs each operator whole, and then in parts exactly as its row of the strategy table says:
 each variable alone in 2 and 3 parts, neighbouring variables together, in unequal pieces (one of
 each case, or all with ``--full``), and unsplit on the row's own regions. Concatenated or reduced,
-the parts must equal the whole.
+the parts must equal the whole. Where terms of inputs pass through, results of two terms must, too.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def test_parts_make_the_whole(case: Case, full: bool) -> None:
         assert sorted(found) == sorted(case.expect.split()), str(run.row)
     for splits in _splits(run, full):
         run.check(splits)
+    for slots in run.linear_inputs():
+        run.check_terms(slots)
 
 
 def test_every_description_has_a_case() -> None:

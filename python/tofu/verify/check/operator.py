@@ -250,7 +250,17 @@ class _Checker:
             except mx.MXNetError as error:
                 detail = f"a part does not run: {str(error).strip().splitlines()[-1]}"
                 self._false(name, run, splits, detail)
+        self._check_terms(name, run)
         return True
+
+    def _check_terms(self, name: str, run: Run) -> None:
+        """Check that terms pass through the operator where its description says so."""
+        for slots in run.linear_inputs():
+            self.verdict.checked += 1
+            try:
+                run.check_terms(slots)
+            except (MismatchError, mx.MXNetError) as error:
+                self.verdict.false.append(self._finding(name, "terms", str(error)))
 
     def _search(self) -> None:
         """Search for splits that the description does not yield."""

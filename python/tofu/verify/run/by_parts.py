@@ -7,7 +7,7 @@ attributes rewritten, the zeros and fills. Concatenated or reduced, they must eq
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from tofu.analysis import row_for
 from tofu.analysis.apply_row import Part, Split, extent_of, parts_of
 from tofu.analysis.table import described_name
+from tofu.analysis.terms import linear_inputs
 from tofu.boxes import Box
 from tofu.errors import TdlError
 from tofu.lang import lookup
@@ -62,8 +63,14 @@ class Run:
         if row is None:
             raise TdlError(f"{case.name} is not described: add a description, or remove the case")
         self.row = row
-        description = lookup(described_name(case.op, case.attrs)[0])
+        name, attributes = described_name(case.op, case.attrs)
+        description = lookup(name)
         self.random = description is not None and description.random
+        self._trace = (
+            None
+            if description is None
+            else functools.partial(description.trace, self.in_shapes, self.out_shapes, attributes)
+        )
 
     def _backward_inputs(self, arrays: list[Array], rng: np.random.Generator) -> list[Array]:
         case = self.case
@@ -144,6 +151,39 @@ class Run:
                 check_distribution(assembled, whole, where)
             else:
                 check_equal(assembled, whole, where)
+
+    def linear_inputs(self) -> list[frozenset[int]]:
+        """The sets of inputs whose terms the operator passes through; none of a random one.
+
+        Only of numbers whose terms add up to them: integers may wrap round.
+        """
+        if self.random or self._trace is None:
+            return []
+        sets = linear_inputs(self._trace())
+        floats = {k for k, array in enumerate(self.inputs) if array.dtype.kind == "f"}
+        return sorted((s for s in sets if s <= floats), key=sorted)
+
+    def check_terms(self, slots: Collection[int]) -> None:
+        """Run on two terms of these inputs, and compare the sum of the outputs with the whole.
+
+        The second term of the last input is zeros, as of one that is no sum. Raises MismatchError
+        if they differ.
+        """
+        terms = [list(self.inputs), list(self.inputs)]
+        for slot in slots:
+            whole = self.inputs[slot]
+            # Of any sign: terms of the sum's sign would pass through a ReLU, too.
+            signs = np.random.default_rng(slot).uniform(-1, 1, whole.shape)
+            part = (signs * (1 + np.abs(whole))).astype(whole.dtype)
+            terms[0][slot] = whole if slot == max(slots) and len(slots) > 1 else part
+            terms[1][slot] = whole - terms[0][slot]
+        results = [self.run(term, self.case.attrs, self.forward_inputs) for term in terms]
+        for number, (whole, *of_terms) in enumerate(zip(self.outputs, *results)):
+            if whole is None or number in self.case.skip:
+                continue
+            where = f"output {number} of {self.case.name}, from terms of inputs {sorted(slots)}"
+            total: Array = of_terms[0].astype("float64") + of_terms[1].astype("float64")
+            check_equal(total.astype(whole.dtype), whole, where)
 
     def _split_text(self, splits: Sequence[Split]) -> str:
         return ", ".join(f"{self.names([var])[0]} in {count}" for var, count in splits) or "nothing"

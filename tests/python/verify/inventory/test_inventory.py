@@ -190,3 +190,11 @@ def test_what_nothing_explains_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
     case = next(case for case in shipped_cases() if case.op == "size_array")
     verdict = check_operator("size_array", [case], 1)
     assert len(verdict.missing) == 2 and verdict.explained == []
+
+
+def test_terms_that_do_not_pass_through_are_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tofu.verify.run.by_parts.linear_inputs", lambda trace: [frozenset({0})])
+    case = next(case for case in shipped_cases() if case.op == "relu")
+    verdict = check_operator("relu", [case], 1, quick=True)
+    assert {finding.strategy for finding in verdict.false} == {"terms"}
+    assert "from terms of inputs [0]: differs by up to" in verdict.false[0].detail
