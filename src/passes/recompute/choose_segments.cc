@@ -66,14 +66,12 @@ class Reading {
   // Counts the operator before those that were read; true if it runs again.
   bool Read(int op) {
     const ForwardRow::Operator& o = row_.operators[op];
-    bool again = false;
+    const bool again =
+        runs_again_ && !o.fixed && !o.writes.empty() && IsMissing(o.writes.front());
     for (int tensor : o.writes) {
       const ForwardRow::Tensor& t = row_.tensors[tensor];
-      if (t.resident) continue;
-      const bool needed = t.saved || is_read_[tensor];
-      const bool kept = t.last_reader >= end_ || (needed && (!runs_again_ || o.fixed));
-      if (kept) needs.kept_bytes += t.bytes;
-      again = again || (needed && !kept);
+      const bool kept = t.last_reader >= end_ || (!again && IsNeeded(tensor));
+      if (kept && !t.resident) needs.kept_bytes += t.bytes;
     }
     if (!again) return false;
     needs.cost += o.cost;
@@ -85,6 +83,16 @@ class Reading {
   SegmentNeeds needs;
 
  private:
+  bool IsNeeded(int tensor) const {
+    return row_.tensors[tensor].saved || is_read_[tensor];
+  }
+
+  // Whether a needed tensor is not there when the backward pass arrives.
+  bool IsMissing(int tensor) const {
+    const ForwardRow::Tensor& t = row_.tensors[tensor];
+    return IsNeeded(tensor) && !t.resident && t.last_reader < end_;
+  }
+
   const ForwardRow& row_;
   const int end_;
   const bool runs_again_;

@@ -39,17 +39,35 @@ class Block(nn.HybridBlock):
         return x + self.narrow(self.wide(self.norm(x)))
 
 
-def deep(blocks=6, units=24):
+class NormLast(nn.HybridBlock):
+    """As BERT's layers: the output of a norm stays, and the backward pass reads its deviation."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.first = nn.LayerNorm(in_channels=units)
+            self.last = nn.LayerNorm(in_channels=units)
+            self.same = nn.Dense(units, in_units=units)
+            self.wide = nn.Dense(4 * units, in_units=units)
+            self.narrow = nn.Dense(units, in_units=4 * units)
+
+    def hybrid_forward(self, F, x):
+        x = self.first(x + self.same(x))
+        return self.last(x + self.narrow(F.LeakyReLU(self.wide(x), act_type="gelu")))
+
+
+def deep(blocks=6, units=24, kind=Block):
     net = nn.HybridSequential(prefix="deep_")
     with net.name_scope():
         for _ in range(blocks):
-            net.add(Block(units))
+            net.add(kind(units))
         net.add(nn.Dense(12))
     return net
 
 
 SGD = {"learning_rate": 0.02, "momentum": 0.9}
 MODELS = {**CASES, "deep": Case(deep, (24, 24), 12, "sgd", SGD)}
+MODELS["norm_last"] = Case(functools.partial(deep, kind=NormLast), (24, 24), 12, "sgd", SGD)
 
 
 @functools.cache
@@ -75,7 +93,15 @@ def repeated(compiled):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     ("model", "workers"),
-    [("deep", 1), ("deep", 2), ("deep", 3), ("residual_cnn", 4), ("residual_cnn", 3)],
+    [
+        ("deep", 1),
+        ("deep", 2),
+        ("deep", 3),
+        ("norm_last", 1),
+        ("norm_last", 3),
+        ("residual_cnn", 4),
+        ("residual_cnn", 3),
+    ],
 )
 def test_losses_and_weights(model, workers, dtype):
     expected, expected_weights = serial(model, dtype)

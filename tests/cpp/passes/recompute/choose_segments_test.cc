@@ -71,12 +71,16 @@ Totals Recount(const ForwardRow& row, const std::vector<std::pair<Segment, bool>
           stay.insert(tensor);
           continue;
         }
+        if (row.operators[writer].writes.front() != tensor) continue;
         repeat.insert(writer);
         for (int read : row.operators[writer].reads) {
           const ForwardRow::Tensor& t = row.tensors[read];
           if (!t.resident && inside(t.writer)) needed.insert(read);
         }
       }
+    }
+    for (int tensor : needed) {
+      if (repeat.count(row.tensors[tensor].writer) == 0) stay.insert(tensor);
     }
     for (int tensor : stay) totals.kept += row.tensors[tensor].bytes;
     int64_t again = 0;
@@ -251,6 +255,23 @@ TEST(ChooseSegments, OfALongRowEachLayerCanBeASegment) {
       EXPECT_EQ(begin % 2, 0) << "between layers, not within one";
     }
   }
+}
+
+// A norm writes its output, which stays for the next layer, and a deviation.
+TEST(ChooseSegments, NothingRunsAgainForASecondTensorAlone) {
+  ForwardRow row;
+  row.operators = {{1, false, {}, {0}}, {1, false, {0}, {1, 2}}, {1, false, {1}, {3}}};
+  row.tensors = {{0, 1, 90, true, false},
+                 {1, 2, 90, false, false},
+                 {1, 1, 10, true, false},
+                 {2, 2, 90, false, false}};
+  for (const int end : {2, 3}) {  // the output crosses the end, or nothing needs it
+    const SegmentNeeds needs = NeedsOf(row, {0, end}, true);
+    EXPECT_EQ(needs.again, (std::vector<int>{0}));
+    EXPECT_EQ(needs.kept_bytes, end == 2 ? 100 : 10);
+  }
+  row.tensors[1].saved = true;
+  EXPECT_EQ(NeedsOf(row, {0, 3}, true).again, (std::vector<int>{0, 1}));
 }
 
 TEST(ChooseSegments, AnEmptyRowHasNone) {
