@@ -423,7 +423,7 @@ class ProgramStep:
         kind: "variable", "run", "constant" or "fetch".
         name: the operator's or variable's, or "fc/in0", "fc/out0", "head/gradient:w" of a fetch.
         node: number of the operator in the training graph; -1: zeros.
-        takes_part: whether this worker makes the outputs.
+        takes_part: whether this worker makes the outputs, or needs the variable.
         attrs: the attributes of the operator's part.
         inputs: (step, output) of the arrays that it reads.
         outputs: shape and type flag of each output.

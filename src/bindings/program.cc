@@ -20,7 +20,8 @@ std::shared_ptr<WorkerProgram> Program(const TablePlan& plan, int worker,
                                        int64_t spare_bytes) {
   const Interruptible interruptible;
   return std::make_shared<WorkerProgram>(
-      MakeWorkerProgram(plan.graph(), plan.strategies(), plan.plan, worker, spare_bytes));
+      MakeWorkerProgram(plan.graph(), plan.strategies(), plan.plan, worker,
+                        {std::nullopt, true, spare_bytes}));
 }
 
 std::string KindName(const ProgramStep& step) {

@@ -5,8 +5,7 @@
 // could fetch k - 1 terms: k * (k - 1) * S bytes in all. In pieces it is (k - 1) * S to
 // reduce and (k - 1) * S to gather. The pieces may lie along any dimension. The best
 // dimension depends on the regions that workers have produced, so callers compare the
-// bytes of all tilings, and of a reduction of the whole tile by every worker (cost.h,
-// plan_output.h).
+// bytes of all tilings, and of a reduction of the whole tile by every worker (cost.h).
 //
 // Complexity: O(rank^2 * steps).
 #ifndef TOFU_GRAPH_REDUCTION_TILES_H_

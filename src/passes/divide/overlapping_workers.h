@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "graph/box.h"
-#include "passes/partition/fetch.h"
+#include "passes/divide/fetch.h"
 #include "passes/search/cost.h"
 
 namespace tofu {

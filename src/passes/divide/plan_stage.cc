@@ -1,6 +1,5 @@
 #include "passes/divide/plan_stage.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -16,7 +15,8 @@ std::vector<int> PartsOf(const GroupBoxes& boxes) {
 
 // The digits that a holder and its readers have in common.
 std::vector<int> CommonDigits(const Stage& stage, std::vector<int> digits) {
-  const StepSet free = StepsOf(stage.holders) | stage.holders.first_only | stage.reduces;
+  const StepSet free =
+      (StepsOf(stage.holders) | stage.holders.first_only | stage.reduces) & ~stage.alike;
   for (size_t step = 0; step < digits.size(); ++step) {
     if (HasStep(free, step)) digits[step] = kAnyDigit;
   }
@@ -42,50 +42,29 @@ int NumTerms(const Stage& stage, const std::vector<int>& parts) {
   return terms;
 }
 
-void CheckCovers(const FetchSpec& spec, const Box& inside) {
-  std::vector<int64_t> volumes(spec.num_terms, 0);
-  for (const FetchPiece& piece : spec.pieces) {
-    if (piece.source != kFill) volumes[piece.term] += piece.to.Volume();
-  }
-  for (int64_t volume : volumes) {
-    if (volume < inside.Volume()) throw FetchGap(inside);
-    TOFU_CHECK(volume == inside.Volume())
-        << "holders of " << BoxText(inside) << " overlap";
-  }
+// Fails if holders of a term overlap: a reader would get elements twice.
+void CheckDisjoint(const std::vector<FetchSource>& holders, const Box& inside) {
+  int64_t volume = 0;
+  for (const FetchSource& each : holders) volume += Intersect(each.box, inside).Volume();
+  TOFU_CHECK(volume <= inside.Volume()) << "holders of " << BoxText(inside) << " overlap";
 }
 
 }  // namespace
 
-FetchSpec PlanStage(const Stage& stage, int worker, const Box& region,
-                    const Box& tensor) {
-  FetchSpec spec;
-  spec.worker = worker;
-  spec.region = region;
-  spec.reduce = stage.reducer;
+FetchSpec PlanStage(const Stage& stage, int worker, const Box& region) {
   const std::vector<int> parts = PartsOf(stage.holders);
-  spec.num_terms = NumTerms(stage, parts);
-  const Box inside = Intersect(region, tensor);
-  if (region.Volume() == 0) return spec;
-  if (!(inside == region)) {
-    spec.pieces.push_back({kFill, {}, WholeBox(region.Extents()), 0});
+  std::vector<std::vector<FetchSource>> terms(
+      static_cast<size_t>(NumTerms(stage, parts)));
+  const Box inside = Intersect(region, stage.tensor);
+  if (inside.Volume() > 0) {
+    const std::vector<int> digits = CommonDigits(stage, WorkerDigits(worker, parts));
+    for (FetchSource& each : OverlappingWorkers(stage.holders, inside, digits)) {
+      const int term = TermOf(stage, parts, each.worker);
+      terms[static_cast<size_t>(term)].push_back(std::move(each));
+    }
+    for (const auto& holders : terms) CheckDisjoint(holders, inside);
   }
-  if (inside.Volume() == 0) return spec;
-  const std::vector<int> digits = CommonDigits(stage, WorkerDigits(worker, parts));
-  for (const FetchSource& source : OverlappingWorkers(stage.holders, inside, digits)) {
-    const Box common = Intersect(source.box, inside);
-    spec.pieces.push_back({source.worker, Relative(common, source.box.begin),
-                           Relative(common, region.begin),
-                           TermOf(stage, parts, source.worker)});
-  }
-  CheckCovers(spec, inside);
-  std::stable_sort(spec.pieces.begin(), spec.pieces.end(),
-                   [](const FetchPiece& a, const FetchPiece& b) {
-                     const int first = a.source == kFill ? 0 : 1;
-                     const int second = b.source == kFill ? 0 : 1;
-                     return std::tie(first, a.term, a.to.begin) <
-                            std::tie(second, b.term, b.to.begin);
-                   });
-  return spec;
+  return PlanReduction(worker, region, stage.tensor, terms, stage.reducer);
 }
 
 std::vector<SentPiece> PlanSent(const Stage& stage, int worker) {

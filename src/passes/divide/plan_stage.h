@@ -5,7 +5,8 @@
 //             differ at no step of `reduces` are disjoint or equal; those that differ
 //             there are terms.
 // Output:     the pieces that this worker assembles, and those that others take from it.
-//             A worker reads from the holder that has its own digits at all other steps.
+//             A worker reads from the holder that has its own digits at all other steps,
+//             and at those of `alike`.
 // Errors:     FetchGap if some element has no holder.
 // Complexity: overlapping_workers.h's.
 #ifndef TOFU_PASSES_DIVIDE_PLAN_STAGE_H_
@@ -14,21 +15,23 @@
 #include <vector>
 
 #include "graph/box.h"
+#include "passes/divide/fetch.h"
 #include "passes/divide/worker_program.h"
-#include "passes/partition/fetch.h"
 #include "passes/search/cost.h"
 
 namespace tofu {
 
 struct Stage {
-  const GroupBoxes& holders;
+  GroupBoxes holders;
   StepSet reduces = 0;  // steps at which holders have different terms
   Reducer reducer = Reducer::kSum;
-  const GroupBoxes& needs;  // clipped to the tensor
+  GroupBoxes needs;  // clipped to the tensor
+  Box tensor;
+  StepSet alike = 0;  // steps at which a worker reads from its own digit only
 };
 
 // `region`: the worker's, which may reach outside the tensor.
-FetchSpec PlanStage(const Stage& stage, int worker, const Box& region, const Box& tensor);
+FetchSpec PlanStage(const Stage& stage, int worker, const Box& region);
 
 std::vector<SentPiece> PlanSent(const Stage& stage, int worker);
 

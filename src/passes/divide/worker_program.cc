@@ -9,12 +9,13 @@
 #include "base/interrupt.h"
 #include "graph/memory_order.h"
 #include "graph/repeats.h"
+#include "mxnet/dialect/dialect.h"
+#include "passes/divide/constants.h"
+#include "passes/divide/head_requests.h"
+#include "passes/divide/operator_parts.h"
 #include "passes/divide/overlapping_workers.h"
 #include "passes/divide/plan_stage.h"
 #include "passes/divide/share_regions.h"
-#include "passes/partition/constants.h"
-#include "passes/partition/head_requests.h"
-#include "passes/partition/operator_parts.h"
 
 namespace tofu {
 namespace {
@@ -48,23 +49,77 @@ std::string TextOf(const GroupBoxes& boxes) {
   return text;
 }
 
+// The most bytes of a constant that readers share; it lives until its last reader. Each
+// reader of a larger constant has its own.
+constexpr int64_t kSharedConstantBytes = 16 << 10;
+
+void CheckRoute(bool fits, const std::string& name, const std::string& found) {
+  TOFU_CHECK_USER(fits, Blame::kPlan)
+      << "plan: the route of " << name << " has " << found
+      << ", expected pieces of a region that workers need alike; make the plan again "
+         "from this graph";
+}
+
+// The pieces of boxes at a stop of a route.
+GroupBoxes RoutePieces(const std::string& name, const GroupBoxes& boxes,
+                       const TileSplits& splits, const std::vector<int>& parts) {
+  GroupBoxes pieces = boxes;
+  for (const TileSplit& split : splits) {
+    CheckRoute(!HasStep(StepsOf(boxes), split.step), name, "workers of unlike regions");
+    const Intervals& whole = pieces.dims[split.dim];
+    for (size_t i = 0; i < whole.begin.size(); ++i) {
+      CheckRoute(CanCut(whole.end[i] - whole.begin[i], parts[split.step]), name,
+                 "a stop along a dimension with too few elements");
+    }
+    pieces = Pieces(pieces, {split});
+  }
+  return pieces;
+}
+
+// The steps by which a stop divides pieces of another one further.
+StepSet StepsBetween(const std::string& name, const TileSplits& smaller,
+                     const TileSplits& larger) {
+  CheckRoute(larger.size() < smaller.size() &&
+                 std::equal(larger.begin(), larger.end(), smaller.begin()),
+             name, "a stop that does not divide another one");
+  StepSet steps = 0;
+  for (size_t i = larger.size(); i < smaller.size(); ++i) {
+    steps |= StepSet{1} << smaller[i].step;
+  }
+  return steps;
+}
+
+// The elements that all workers fetch in a stage.
+int64_t ElementsOf(const Stage& stage) {
+  int64_t terms = 1;
+  for (size_t step = 0; step < stage.needs.parts.size(); ++step) {
+    if (HasStep(stage.reduces, step)) terms *= stage.needs.parts[step];
+  }
+  return terms * SumOverlap(stage.needs, stage.needs) -
+         SumOverlap(stage.needs, stage.holders);
+}
+
 // A fetch as all workers know it.
 struct Request {
   std::string name;
+  size_t place = 0;
   Stage stage;
   ArrayId held;    // this worker's, of the boxes that are held
   ArrayId source;  // the same array on the workers that make it last
-  Shape shape;     // of the whole tensor
   int dtype = 0;
   int64_t elements = 0;  // fetched by all workers
+  bool makes_tile = false;
 };
 
 class Builder {
  public:
-  Builder(const Graph& graph, const StrategyTable& table, const Plan& plan, int worker)
+  Builder(const Graph& graph, const StrategyTable& table, const Plan& plan, int worker,
+          const ProgramOptions& options, bool for_all = true)
       : graph_(graph),
         table_(table),
         plan_(plan),
+        options_(options),
+        for_all_(for_all),
         worker_(worker),
         digits_(WorkerDigits(worker, plan.parts)),
         tiles_(graph.num_entries()),
@@ -74,12 +129,12 @@ class Builder {
   }
 
   WorkerProgram Run() {
-    const std::vector<HeadRequest> heads = RequestHeads(graph_, std::nullopt);
+    const std::vector<HeadRequest> heads = RequestHeads(graph_, options_.heads);
     const Needed needed = NeededBy(graph_, heads);
     for (int node : MemoryOrder(graph_)) {
       CheckInterrupt();
       if (graph_.nodes[node].is_variable()) {
-        AddVariable(node);
+        AddVariable(node, needed.nodes[node]);
       } else if (needed.nodes[node]) {
         AddOperator(node, needed.entries);
       }
@@ -104,13 +159,14 @@ class Builder {
                 .first->second;
   }
 
-  void AddVariable(int node) {
+  void AddVariable(int node, bool is_needed) {
     const int entry = graph_.entry_id({node, 0});
     tile_boxes_[entry] = TilesOf(entry);
     ProgramStep step;
     step.kind = Kind::kVariable;
     step.name = graph_.nodes[node].name;
     step.node = node;
+    step.takes_part = is_needed;
     step.shapes = {BoxAt(*tile_boxes_[entry], digits_).Extents()};
     step.dtypes = {graph_.dtypes[entry]};
     tiles_[entry] = {Add(std::move(step)), 0};
@@ -160,34 +216,42 @@ class Builder {
     const GroupBoxes& needs = regions.Boxes(false, slot);
     const GroupBoxes& tiles = *tile_boxes_[entry];
     const std::string name = graph_.nodes[node].name + "/in" + std::to_string(slot);
+    const size_t place = graph_.nodes[node].name.size();
     const bool is_padded = IsPadded(node, slot);
     if (!is_padded && IsSame(needs, tiles)) {
       reader->inputs.push_back(tiles_[entry]);
       reader->after.push_back(makers_[entry].step);
       return;
     }
-    if (!is_padded && region.box.Volume() > 0 && !region.zeros &&
+    if (options_.share && !is_padded && region.box.Volume() > 0 && !region.zeros &&
         IsConstantAlong(graph_, table_, input, DividedDims(needs))) {
       program_.shared_bytes +=
           regions.InputElements(slot, tiles) * DtypeBytes(graph_.dtypes[entry]);
-      reader->inputs.push_back(Constant(input, region.box, name));
+      reader->inputs.push_back(Constant(input, region.box, name, place));
       return;
     }
-    const Request request{name,
-                          {tiles, 0, Reducer::kSum, needs},
-                          tiles_[entry],
-                          makers_[entry],
-                          graph_.shapes[entry],
-                          graph_.dtypes[entry],
-                          regions.InputElements(slot, tiles)};
-    const bool is_tile = !region.zeros && BoxAt(tiles, digits_) == region.box;
+    Request request{name,
+                    place,
+                    {tiles, 0, Reducer::kSum, needs, WholeBox(graph_.shapes[entry])},
+                    tiles_[entry],
+                    makers_[entry],
+                    graph_.dtypes[entry],
+                    regions.InputElements(slot, tiles)};
+    const Route* const route = RouteOf(node, slot, regions);
+    if (route != nullptr) {
+      program_.relayed_bytes -= request.elements * DtypeBytes(request.dtype);
+      request = AlongRoute(route->stops, request);
+    }
+    const bool is_tile =
+        route == nullptr && !region.zeros && BoxAt(tiles, digits_) == region.box;
     const bool fetches = reader->takes_part && !region.zeros && !is_tile;
     const int fetch = AddFetch(request, region.box, fetches, region.fill);
     // Few operators read the same padded region.
     if (!is_padded) SetKey(entry, needs, region.fill, fetch);
     reader->after.push_back(fetch);
     if (region.zeros) {
-      reader->inputs.push_back(Zeros(region.box.Extents(), graph_.dtypes[entry], name));
+      reader->inputs.push_back(
+          Zeros(region.box.Extents(), graph_.dtypes[entry], name, place));
     } else {
       reader->inputs.push_back(is_tile ? tiles_[entry] : ArrayId{fetch, 0});
     }
@@ -205,47 +269,113 @@ class Builder {
     ProgramStep step;
     step.kind = Kind::kFetch;
     step.name = request.name;
+    step.place = request.place;
     step.takes_part = takes_part;
     step.shapes = {region.Extents()};
     step.dtypes = {request.dtype};
     step.after = {request.source.step};
     step.held = request.held;
     step.source = request.source;
+    step.makes_tile = request.makes_tile;
     step.received_bytes = request.elements * DtypeBytes(request.dtype);
     if (takes_part) {
-      step.spec = PlanStage(request.stage, worker_, region, WholeBox(request.shape));
+      step.spec = PlanStage(request.stage, worker_, region);
       step.spec.fill = fill;
       const bool reads_own =
           std::any_of(step.spec.pieces.begin(), step.spec.pieces.end(),
                       [&](const FetchPiece& piece) { return piece.source == worker_; });
       if (reads_own) step.inputs = {request.held};
     }
-    if (step.received_bytes > 0) {
+    if (for_all_) step.stage = std::make_shared<const Stage>(request.stage);
+    if (for_all_ && step.received_bytes > 0) {
       step.sent = PlanSent(request.stage, worker_);
       step.pattern = PatternOf(request.stage);
     }
     return Add(std::move(step));
   }
 
-  ArrayId Zeros(const Shape& shape, int dtype, const std::string& name) {
+  ArrayId Zeros(const Shape& shape, int dtype, const std::string& name, size_t place) {
     ProgramStep step;
-    step.kind = Kind::kConstant;
     step.name = name + "/zeros";
+    step.place = place;
     step.shapes = {shape};
     step.dtypes = {dtype};
-    return {Add(std::move(step)), 0};
+    return AddConstant(std::move(step));
   }
 
-  ArrayId Constant(NodeEntry output, const Box& region, const std::string& name) {
+  ArrayId Constant(NodeEntry output, const Box& region, const std::string& name,
+                   size_t place) {
     ProgramStep step;
-    step.kind = Kind::kConstant;
     step.name = name + "/constant";
+    step.place = place;
     step.node = output.node;
     step.attrs = WithoutTofuAttrs(graph_.nodes[output.node].attrs);
     step.attrs[table_.row(output.node)->attrs[0].name] = TupleText(region.Extents());
     step.shapes = {region.Extents()};
     step.dtypes = {graph_.dtype(output)};
-    return {Add(std::move(step)), 0};
+    return AddConstant(std::move(step));
+  }
+
+  // Readers share small constants.
+  ArrayId AddConstant(ProgramStep step) {
+    step.kind = Kind::kConstant;
+    const Shape& shape = step.shapes[0];
+    const auto key = std::make_tuple(step.node, step.dtypes[0], shape);
+    const auto found = constants_.find(key);
+    if (found != constants_.end()) return found->second;
+    const bool is_small =
+        NumElements(shape) * DtypeBytes(step.dtypes[0]) <= kSharedConstantBytes;
+    const ArrayId made{Add(std::move(step)), 0};
+    if (is_small) constants_.emplace(key, made);
+    return made;
+  }
+
+  // The plan's route of an input; null if workers fetch it directly.
+  const Route* RouteOf(int node, int slot, const OperatorRegions& regions) const {
+    if (regions.Boxes(false, slot).first_only != 0) return nullptr;
+    for (const Route& route : plan_.routes) {
+      if (route.node == node && route.input == slot) return &route;
+    }
+    return nullptr;
+  }
+
+  const OutputRoute* OutputRouteOf(int node, int output) const {
+    for (const OutputRoute& route : plan_.output_routes) {
+      if (route.node == node && route.output == output) return &route;
+    }
+    return nullptr;
+  }
+
+  // Fetches pieces of what a request needs, stop after stop. Returns the request that
+  // gathers the last pieces.
+  Request AlongRoute(const std::vector<TileSplits>& stops, Request request) {
+    const GroupBoxes needs = request.stage.needs;
+    const std::string name = request.name;
+    for (size_t stop = 0; stop < stops.size(); ++stop) {
+      request.stage.needs = RoutePieces(name, needs, stops[stop], plan_.parts);
+      Move(name + "/stop" + std::to_string(stop + 1), &request);
+      const bool is_last = stop + 1 == stops.size();
+      const TileSplits next = is_last ? TileSplits() : stops[stop + 1];
+      request.stage.alike = ~StepsBetween(name, stops[stop], next);
+    }
+    request.name = name;
+    request.stage.needs = needs;
+    request.elements = ElementsOf(request.stage);
+    program_.relayed_bytes += request.elements * DtypeBytes(request.dtype);
+    return request;
+  }
+
+  // Fetches what the request needs, and lets it continue from there.
+  void Move(const std::string& name, Request* request) {
+    request->name = name;
+    request->elements = ElementsOf(request->stage);
+    request->makes_tile = true;
+    program_.relayed_bytes += request->elements * DtypeBytes(request->dtype);
+    const int moved = AddFetch(*request, BoxAt(request->stage.needs, digits_), true);
+    request->held = request->source = {moved, 0};
+    request->stage.holders = request->stage.needs;
+    request->stage.reduces = 0;
+    request->makes_tile = false;
   }
 
   // Brings an output of an operator from the regions that its parts produced to its
@@ -265,36 +395,41 @@ class Builder {
     const ArrayId held = part.active ? made : ArrayId{};
     const OutputWay way = regions.CheapestWay(index, tiles);
     const Box tile = BoxAt(tiles, digits_);
-    Request request{name,
-                    {produced, reduces, reduction.reduce, tiles},
-                    held,
-                    made,
-                    graph_.shapes[entry],
-                    graph_.dtypes[entry],
-                    way.elements};
+    Request request{
+        name,
+        graph_.nodes[node].name.size(),
+        {produced, reduces, reduction.reduce, tiles, WholeBox(graph_.shapes[entry])},
+        held,
+        made,
+        graph_.dtypes[entry],
+        way.elements,
+        true};
     try {
-      if (way.splits.empty()) {
+      const OutputRoute* const route = OutputRouteOf(node, index);
+      if (route != nullptr) {
+        request = AlongOutputRoute(*route, request);
+      } else if (!way.splits.empty()) {
+        request.stage.needs = Pieces(tiles, way.splits);
+        const int64_t gathered = tiles.volume - request.stage.needs.volume;
+        request.name = name + kPiece;
+        request.elements = way.elements - gathered;
+        const int piece = AddFetch(request, BoxAt(request.stage.needs, digits_), true);
+        request = {name,
+                   request.place,
+                   {request.stage.needs, 0, Reducer::kSum, tiles, request.stage.tensor},
+                   {piece, 0},
+                   {piece, 0},
+                   request.dtype,
+                   gathered,
+                   true};
+      } else {
         const bool is_tile = reduces == 0 && part.active && part.outputs[index] == tile;
         const int fetch = AddFetch(request, tile, !is_tile);
         makers_[entry] = {fetch, 0};
         if (!is_tile) tiles_[entry] = {fetch, 0};
         return;
       }
-      const GroupBoxes pieces = Pieces(tiles, way.splits);
-      const int64_t gathered = tiles.volume - pieces.volume;
-      Request first{name + "/piece",
-                    {produced, reduces, reduction.reduce, pieces},
-                    held,
-                    made,
-                    request.shape,
-                    request.dtype,
-                    way.elements - gathered};
-      const int piece = AddFetch(first, BoxAt(pieces, digits_), true);
-      Request second{name,          {pieces, 0, Reducer::kSum, tiles},
-                     {piece, 0},    {piece, 0},
-                     request.shape, request.dtype,
-                     gathered};
-      tiles_[entry] = {AddFetch(second, tile, true), 0};
+      tiles_[entry] = {AddFetch(request, tile, true), 0};
       makers_[entry] = tiles_[entry];
     } catch (const FetchGap& gap) {
       throw UserError(Blame::kTable,
@@ -307,6 +442,34 @@ class Builder {
     }
   }
 
+  // Adds up terms piece by piece, as AlongRoute fetches pieces of the sums.
+  Request AlongOutputRoute(const OutputRoute& route, Request request) {
+    const std::string name = request.name;
+    const GroupBoxes made = request.stage.holders;
+    const StepSet reduces = request.stage.reduces;
+    const GroupBoxes tiles = request.stage.needs;
+    program_.relayed_bytes -= request.elements * DtypeBytes(request.dtype);
+    StepSet added = 0;
+    TileSplits before;
+    for (size_t stop = 0; stop < route.partial.size(); ++stop) {
+      const TileSplits& splits = route.partial[stop];
+      const StepSet adds = StepsBetween(name, splits, before);
+      CheckRoute((adds & ~(reduces & ~added)) == 0, name, "a sum of what is no term");
+      request.stage.reduces = adds;
+      request.stage.needs = RoutePieces(name, made, splits, plan_.parts);
+      added |= adds;
+      request.stage.alike = reduces & ~added;
+      Move(name + "/sum" + std::to_string(stop + 1), &request);
+      before = splits;
+    }
+    request.stage.reduces = reduces & ~added;
+    request.stage.alike = 0;
+    request.stage.needs = tiles;
+    request = AlongRoute(route.stops, request);
+    request.makes_tile = true;
+    return request;
+  }
+
   void AddHead(const HeadRequest& head) {
     const int entry = graph_.entry_id(head.entry);
     const int like = head.variable < 0 ? entry : graph_.entry_id({head.variable, 0});
@@ -314,27 +477,33 @@ class Builder {
     const GroupBoxes& needs = *tile_boxes_[like];
     if (IsSame(held, needs)) {
       program_.heads.push_back({head.role, tiles_[entry], makers_[entry].step,
-                                graph_.shapes[entry], plan_.tensor_cuts[like]});
+                                graph_.shapes[entry], graph_.dtypes[entry],
+                                plan_.tensor_cuts[like]});
       return;
     }
-    const Request request{"head/" + head.role,
-                          {held, 0, Reducer::kSum, needs},
+    const std::string name = "head/" + head.role;
+    const Request request{name,
+                          name.size(),
+                          {held, 0, Reducer::kSum, needs, WholeBox(graph_.shapes[entry])},
                           tiles_[entry],
                           makers_[entry],
-                          graph_.shapes[entry],
                           graph_.dtypes[entry],
-                          needs.volume - SumOverlap(needs, held)};
+                          needs.volume - SumOverlap(needs, held),
+                          true};
     const Box box = BoxAt(needs, digits_);
     const bool is_tile = box == BoxAt(held, digits_);
     const int fetch = AddFetch(request, box, !is_tile);
     SetKey(entry, needs, "0", fetch);
     program_.heads.push_back({head.role, is_tile ? tiles_[entry] : ArrayId{fetch, 0},
-                              fetch, graph_.shapes[entry], plan_.tensor_cuts[like]});
+                              fetch, graph_.shapes[entry], graph_.dtypes[entry],
+                              plan_.tensor_cuts[like]});
   }
 
   const Graph& graph_;
   const StrategyTable& table_;
   const Plan& plan_;
+  const ProgramOptions& options_;
+  const bool for_all_;  // whether to note what other workers do at a fetch
   const int worker_;
   const std::vector<int> digits_;
   std::vector<ArrayId> tiles_;                 // [entry]: this worker's
@@ -342,40 +511,70 @@ class Builder {
   std::vector<ArrayId> makers_;  // [entry]: where the last worker gets its tile
   std::map<std::pair<Shape, std::vector<int>>, GroupBoxes> known_tiles_;
   std::map<std::string, int> region_numbers_;
+  // By node, dtype and extents.
+  std::map<std::tuple<int, int, Shape>, ArrayId> constants_;
   WorkerProgram program_;
 };
 
-}  // namespace
+// The names of fetches that are replaced, each with that of the fetch which is kept. All
+// workers have steps of the same names, though each has constants of its own.
+using Replaced = std::map<std::string, std::string>;
 
-WorkerProgram MakeWorkerProgram(const Graph& graph, const StrategyTable& table,
-                                const Plan& plan, int worker, int64_t spare_bytes) {
-  WorkerProgram program = Builder(graph, table, plan, worker).Run();
-  const WorkerProgram first =
-      worker == 0 ? program : Builder(graph, table, plan, 0).Run();
+Replaced SharedRegions(const StrategyTable& table, const WorkerProgram& first,
+                       int64_t spare_bytes) {
   std::vector<bool> in_place;
   for (const ProgramStep& step : first.steps) {
     const StrategyRow* row = step.kind == Kind::kRun ? table.row(step.node) : nullptr;
     in_place.push_back(row != nullptr && row->elementwise);
   }
-  // Constants are the worker's own, so steps are matched by their names.
   const std::vector<int> shared = ShareRegions(first, in_place, spare_bytes);
-  std::map<std::string, std::string> replaced;
+  Replaced replaced;
   for (size_t step = 0; step < shared.size(); ++step) {
     if (shared[step] < 0) continue;
     replaced.emplace(first.steps[step].name, first.steps[shared[step]].name);
   }
+  return replaced;
+}
+
+void Replace(const Replaced& replaced, WorkerProgram* program) {
   std::map<std::string, int> fetches;
-  for (size_t step = 0; step < program.steps.size(); ++step) {
-    if (program.steps[step].kind == Kind::kFetch) {
-      fetches.emplace(program.steps[step].name, static_cast<int>(step));
+  for (size_t step = 0; step < program->steps.size(); ++step) {
+    if (program->steps[step].kind == Kind::kFetch) {
+      fetches.emplace(program->steps[step].name, static_cast<int>(step));
     }
   }
-  std::vector<int> numbers(program.steps.size(), -1);
+  std::vector<int> numbers(program->steps.size(), -1);
   for (const auto& [later, earlier] : replaced) {
     numbers[fetches.at(later)] = fetches.at(earlier);
   }
-  RemoveSteps(numbers, &program);
+  RemoveSteps(numbers, program);
+}
+
+}  // namespace
+
+WorkerProgram MakeWorkerProgram(const Graph& graph, const StrategyTable& table,
+                                const Plan& plan, int worker,
+                                const ProgramOptions& options) {
+  WorkerProgram program = Builder(graph, table, plan, worker, options).Run();
+  if (!options.share) return program;
+  const WorkerProgram first =
+      worker == 0 ? program : Builder(graph, table, plan, 0, options).Run();
+  Replace(SharedRegions(table, first, options.spare_bytes), &program);
   return program;
+}
+
+std::vector<WorkerProgram> MakeWorkerPrograms(const Graph& graph,
+                                              const StrategyTable& table,
+                                              const Plan& plan,
+                                              const ProgramOptions& options) {
+  std::vector<WorkerProgram> programs;
+  for (int worker = 0; worker < plan.workers(); ++worker) {
+    programs.push_back(Builder(graph, table, plan, worker, options, worker == 0).Run());
+  }
+  if (!options.share) return programs;
+  const Replaced replaced = SharedRegions(table, programs[0], options.spare_bytes);
+  for (WorkerProgram& program : programs) Replace(replaced, &program);
+  return programs;
 }
 
 }  // namespace tofu

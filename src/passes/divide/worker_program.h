@@ -14,17 +14,21 @@
 // Output:     the worker's steps in memory_order.h's order of the serial graph.
 // Invariants: an owner sends a reader at most one piece for each fetch. The bytes fetched
 //             are those that the plan's cost counts (passes/search/cost.h), less those of
-//             shared regions (share_regions.h) and of constants.
+//             shared regions (share_regions.h) and of constants, and more by those that
+//             routes add. A region that goes over a route takes a fetch for each move.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable) if the
-//             parts of an operator leave out some of its output.
+//             parts of an operator leave out some of its output, UserError(kPlan) for a
+//             route that does not fit.
 // Position:   after search, which makes the plan.
 // Complexity: O(n * (w + d) * r) for n nodes and tensors of rank r, if at most w workers
 //             exchange pieces of a tensor, and a dimension has at most d intervals.
-// Not handled: routes, which are for one machine: workers fetch directly.
 #ifndef TOFU_PASSES_DIVIDE_WORKER_PROGRAM_H_
 #define TOFU_PASSES_DIVIDE_WORKER_PROGRAM_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -32,7 +36,7 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
-#include "passes/partition/fetch.h"
+#include "passes/divide/fetch.h"
 #include "passes/search/cost.h"
 
 namespace tofu {
@@ -76,13 +80,16 @@ struct FetchKey {
   }
 };
 
+struct Stage;
+
 struct ProgramStep {
   enum class Kind { kVariable, kRun, kConstant, kFetch };
 
   Kind kind = Kind::kRun;
   std::string name;        // the node's, or "<node>/in0", "<node>/out0", "head/<role>"
+  size_t place = 0;        // where "/in0" or "/out0" begins
   int node = -1;           // of the serial graph; a constant's operator, -1: zeros
-  bool takes_part = true;  // whether this worker makes the outputs
+  bool takes_part = true;  // whether this worker makes the outputs, or needs the variable
   Attrs attrs;             // of an operator's part
   std::vector<ArrayId> inputs;
   std::vector<Shape> shapes;  // of the outputs
@@ -98,13 +105,20 @@ struct ProgramStep {
   int64_t received_bytes = 0;  // by all workers
   std::vector<SenderPattern> pattern;
   FetchKey key;
+  bool makes_tile = false;  // or a piece that others read; else one operator's input
+  std::shared_ptr<const Stage> stage;  // from which boxes to which (plan_stage.h)
 };
+
+// Ends the name of the fetch that reduces a piece of a worker's tile. The next step,
+// whose name is the rest, gathers the pieces.
+constexpr char kPiece[] = "/piece";
 
 struct ProgramHead {
   std::string role;
   ArrayId array;
-  int made_by = 0;        // the step that makes it on some worker
-  Shape shape;            // of the whole tensor
+  int made_by = 0;  // the step that makes it on some worker
+  Shape shape;      // of the whole tensor
+  int dtype = 0;
   std::vector<int> cuts;  // of its tiles, by step
 };
 
@@ -112,13 +126,31 @@ struct WorkerProgram {
   int worker = 0;
   std::vector<ProgramStep> steps;
   std::vector<ProgramHead> heads;
-  int64_t shared_bytes = 0;  // of the plan's, saved by shared regions and constants
+  int64_t shared_bytes = 0;   // of the plan's, saved by shared regions and constants
+  int64_t relayed_bytes = 0;  // that routes add
 };
 
-// `spare_bytes`: the bytes by which a worker's peak may grow for regions that it keeps
-// instead of fetching them again.
+struct ProgramOptions {
+  // The roles of the heads to make, in full ("gradient:w") or by kind ("gradient").
+  // Default: all except "update".
+  std::optional<std::vector<std::string>> heads = {};
+  // Whether workers keep regions for later operators, and make constants where they are
+  // read.
+  bool share = true;
+  // The bytes by which a worker's peak may grow for regions that it keeps instead of
+  // fetching them again.
+  int64_t spare_bytes = 0;
+};
+
 WorkerProgram MakeWorkerProgram(const Graph& graph, const StrategyTable& table,
-                                const Plan& plan, int worker, int64_t spare_bytes = 0);
+                                const Plan& plan, int worker,
+                                const ProgramOptions& options = {});
+
+// The programs of all workers. Only the first one notes what others send and read.
+std::vector<WorkerProgram> MakeWorkerPrograms(const Graph& graph,
+                                              const StrategyTable& table,
+                                              const Plan& plan,
+                                              const ProgramOptions& options = {});
 
 }  // namespace tofu
 

@@ -16,8 +16,7 @@
 //             then its acknowledgement; a handle has an element for each tile.
 // Invariants: results stay the same; regions that are other heads stay alone.
 // Errors:     none.
-// Position:   within partition: after share_fetches.h, which compares single fetches;
-//             before the retirements, which wait for whole bundles.
+// Position:   within partition: before the retirements, which wait for whole bundles.
 // Complexity: O(E log E) for E edges.
 #ifndef TOFU_PASSES_PARTITION_BUNDLE_FETCHES_H_
 #define TOFU_PASSES_PARTITION_BUNDLE_FETCHES_H_

@@ -65,15 +65,15 @@ std::vector<RootFetches> FetchEmitter::PlanRoots(const std::vector<FetchSpec>& s
 Regions FetchEmitter::EmitRoots(const std::vector<RootFetches>& roots,
                                 const std::vector<FetchSpec>& replaced,
                                 const std::vector<NodeEntry>& entries, int dtype,
-                                const std::string& name) {
+                                const std::function<std::string(int)>& name_at) {
   Regions regions;
   for (const RootFetches& through : roots) {
     const int root = through.collect.worker;
     std::vector<NodeEntry> held(result_.workers);
-    held[root] = Emit(through.collect, entries, dtype, AtWorker(name, root) + "/root");
+    held[root] = Emit(through.collect, entries, dtype, name_at(root) + "/root");
     result_.relayed_bytes += FetchedBytes(through.collect, dtype);
     for (const FetchSpec& spec : through.regions) {
-      regions[spec.worker] = Emit(spec, held, dtype, AtWorker(name, spec.worker));
+      regions[spec.worker] = Emit(spec, held, dtype, name_at(spec.worker));
       result_.relayed_bytes += FetchedBytes(spec, dtype);
     }
     ++num_roots_;
@@ -82,30 +82,6 @@ Regions FetchEmitter::EmitRoots(const std::vector<RootFetches>& roots,
     if (regions.count(spec.worker) == 0) continue;
     result_.relayed_bytes -= FetchedBytes(spec, dtype);
   }
-  return regions;
-}
-
-Regions FetchEmitter::EmitMoves(const std::vector<std::vector<FetchSpec>>& moves,
-                                const std::vector<FetchSpec>& replaced,
-                                const std::vector<NodeEntry>& entries, int dtype,
-                                const std::string& name) {
-  std::vector<NodeEntry> held = entries;
-  for (size_t move = 0; move < moves.size(); ++move) {
-    const bool is_last = move + 1 == moves.size();
-    const std::string suffix = is_last ? "" : "/stop" + std::to_string(move + 1);
-    std::vector<NodeEntry> made;
-    for (const FetchSpec& spec : moves[move]) {
-      const std::string to = AtWorker(name, spec.worker) + suffix;
-      made.push_back(OnWorker(Emit(spec, held, dtype, to), spec.worker, to));
-      result_.relayed_bytes += FetchedBytes(spec, dtype);
-    }
-    held = std::move(made);
-  }
-  for (const FetchSpec& spec : replaced) {
-    result_.relayed_bytes -= FetchedBytes(spec, dtype);
-  }
-  Regions regions;
-  for (int w = 0; w < result_.workers; ++w) regions[w] = held[w];
   return regions;
 }
 

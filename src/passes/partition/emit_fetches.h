@@ -1,5 +1,5 @@
 // Carries out fetches: chooses between stock operators (emit_plain.h), directly or
-// through a root (root_fetches.h) or over a route (plan_route.h), and MultiFetch
+// through a root (root_fetches.h), and MultiFetch
 // (emit_multifetch.h), and counts the bytes.
 //
 // The choice needs no measurement (docs/gpus.md):
@@ -17,6 +17,7 @@
 #define TOFU_PASSES_PARTITION_EMIT_FETCHES_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -26,8 +27,8 @@
 #include "fetch/crossing.h"
 #include "graph/box.h"
 #include "graph/graph.h"
+#include "passes/divide/fetch.h"
 #include "passes/partition/emit_multifetch.h"
-#include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/partition.h"
 #include "passes/partition/partitioned.h"
@@ -62,18 +63,11 @@ class FetchEmitter {
                                      const FetchPlanner& planner, int dtype) const;
 
   // Emits the fetches of roots, in place of the fetches `replaced`. Returns the regions
-  // that workers read; a region may be on its root.
+  // that workers read; a region may be on its root. `name_at`: the names on workers.
   Regions EmitRoots(const std::vector<RootFetches>& roots,
                     const std::vector<FetchSpec>& replaced,
                     const std::vector<NodeEntry>& entries, int dtype,
-                    const std::string& name);
-
-  // Emits these moves (plan_route.h), [move][worker], in place of the fetches `replaced`.
-  // Returns the regions that all workers assemble.
-  Regions EmitMoves(const std::vector<std::vector<FetchSpec>>& moves,
-                    const std::vector<FetchSpec>& replaced,
-                    const std::vector<NodeEntry>& entries, int dtype,
-                    const std::string& name);
+                    const std::function<std::string(int)>& name_at);
 
  private:
   bool ReachesSources(const FetchSpec& spec) const;

@@ -32,7 +32,7 @@
 #include "fetch/crossing.h"
 #include "fetch/multifetch_spec.h"
 #include "graph/graph.h"
-#include "passes/partition/fetch.h"
+#include "passes/divide/fetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {

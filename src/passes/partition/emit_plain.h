@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "passes/partition/fetch.h"
+#include "passes/divide/fetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -12,22 +10,16 @@
 #include "fetch/crossing.h"
 #include "graph/draws.h"
 #include "graph/head_roles.h"
-#include "graph/memory_order.h"
-#include "graph/repeats.h"
 #include "graph/verify_graph.h"
 #include "mxnet/dialect/dialect.h"
+#include "passes/divide/head_requests.h"
+#include "passes/divide/operator_parts.h"
+#include "passes/divide/plan_stage.h"
+#include "passes/divide/worker_program.h"
 #include "passes/partition/bundle_fetches.h"
-#include "passes/partition/constants.h"
 #include "passes/partition/emit_fetches.h"
-#include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
-#include "passes/partition/head_requests.h"
-#include "passes/partition/operator_parts.h"
-#include "passes/partition/plan_output.h"
-#include "passes/partition/plan_route.h"
 #include "passes/partition/retire.h"
-#include "passes/partition/root_fetches.h"
-#include "passes/partition/share_fetches.h"
 #include "passes/partition/verify_tiles.h"
 
 namespace tofu {
@@ -38,21 +30,10 @@ constexpr char kParameterRole[] = "parameter";
 // The attribute of a shape that a script gave to a variable; its tiles differ from it.
 constexpr char kShapeAttr[] = "__shape__";
 
-// The routes of one node, in a list that is sorted by node.
-template <typename Item>
-struct SameNode {
-  SameNode(const std::vector<Item>& routes, int node) {
-    Item key;
-    key.node = node;
-    const auto before = [](const Item& a, const Item& b) { return a.node < b.node; };
-    std::tie(first, last) = std::equal_range(routes.begin(), routes.end(), key, before);
-  }
-  auto begin() const { return first; }
-  auto end() const { return last; }
-
-  typename std::vector<Item>::const_iterator first;
-  typename std::vector<Item>::const_iterator last;
-};
+// The name of a worker's fetch or constant: "fc1@0/in0" for "fc1/in0".
+std::string NameAt(const ProgramStep& step, int worker) {
+  return AtWorker(step.name.substr(0, step.place), worker) + step.name.substr(step.place);
+}
 
 class Partitioner {
  public:
@@ -61,14 +42,7 @@ class Partitioner {
       : graph_(graph),
         table_(table),
         plan_(plan),
-        shares_(options.share && options.fetch == FetchKind::kMultiFetch),
         workers_(plan.workers()),
-        preference_(FetchPreference(plan.parts)),
-        tiles_(graph.num_entries()),
-        boxes_(graph.num_entries()),
-        known_tiles_(graph, plan),
-        parts_(graph, table, plan),
-        constants_(graph, table, &builder_),
         fetches_(options, &builder_, &result_) {
     TOFU_CHECK(static_cast<int>(plan.tensor_cuts.size()) == graph.num_entries() &&
                static_cast<int>(plan.op_cuts.size()) == graph.num_nodes())
@@ -81,21 +55,14 @@ class Partitioner {
 
   Partitioned Run(const PartitionOptions& options) {
     builder_.Reserve(graph_.num_nodes() * workers_);
-    const std::vector<HeadRequest> heads = RequestHeads(graph_, options.heads);
-    const Needed needed = NeededBy(graph_, heads);
-    const std::vector<bool>& live = needed.nodes;
-    used_ = needed.entries;
-    for (int node : MemoryOrder(graph_)) {
-      CheckInterrupt();
-      if (graph_.nodes[node].is_variable()) {
-        AddVariable(node, live[node]);
-      } else if (live[node]) {
-        AddOperator(node);
-      }
-    }
-    for (const HeadRequest& head : heads) AddHead(head);
-    KeepOutputsTogether();
-    if (shares_) ShareEqual(options.spare_bytes);
+    const bool shares = options.share && options.fetch == FetchKind::kMultiFetch;
+    programs_ = MakeWorkerPrograms(graph_, table_, plan_,
+                                   {options.heads, shares, options.spare_bytes});
+    result_.shared_bytes = programs_[0].shared_bytes;
+    result_.relayed_bytes = programs_[0].relayed_bytes;
+    AddSteps();
+    for (size_t head = 0; head < programs_[0].heads.size(); ++head) AddHead(head);
+    KeepOutputsTogether(options.heads);
     if (options.bundle && options.fetch == FetchKind::kMultiFetch) {
       BundleFetches(ParameterTiles(), GradientHeads(options), &builder_.graph(),
                     &builder_.node_workers());
@@ -133,10 +100,73 @@ class Partitioner {
     return numbers;
   }
 
-  void AddVariable(int node, bool live) {
-    const Node& n = graph_.nodes[node];
-    const int entry = graph_.entry_id({node, 0});
-    const std::vector<Box>& boxes = *(boxes_[entry] = &known_tiles_.Of(entry));
+  // A step of each worker. All workers have the same steps, between constants of their
+  // own.
+  using Steps = std::vector<const ProgramStep*>;
+
+  void AddSteps() {
+    std::vector<int> next(workers_, 0);
+    made_.resize(workers_);
+    for (Steps steps = Next(&next); !steps.empty(); steps = Next(&next)) {
+      CheckInterrupt();
+      if (steps[0]->kind == ProgramStep::Kind::kVariable) {
+        AddVariable(steps);
+      } else if (steps[0]->kind == ProgramStep::Kind::kRun) {
+        AddOperator(steps);
+      } else if (IsGathered(next[0] - 1)) {
+        AddSum(steps, Next(&next));
+      } else {
+        AddFetch(steps);
+      }
+    }
+  }
+
+  // The next step of each worker, after its constants. Empty at the end.
+  Steps Next(std::vector<int>* next) {
+    Steps steps;
+    for (int w = 0; w < workers_; ++w) {
+      AddConstants(w, &(*next)[w]);
+      const std::vector<ProgramStep>& all = programs_[w].steps;
+      const int number = (*next)[w];
+      if (number == static_cast<int>(all.size())) return {};
+      steps.push_back(&all[number]);
+      ++(*next)[w];
+    }
+    return steps;
+  }
+
+  // Whether a step of the first worker makes a piece of a tile, which the next gathers.
+  bool IsGathered(int number) const {
+    const std::vector<ProgramStep>& steps = programs_[0].steps;
+    const size_t next = static_cast<size_t>(number) + 1;
+    return next < steps.size() && steps[number].name == steps[next].name + kPiece;
+  }
+
+  // Adds the constants from step `*next` of a worker on.
+  void AddConstants(int worker, int* next) {
+    const std::vector<ProgramStep>& steps = programs_[worker].steps;
+    for (; *next < static_cast<int>(steps.size()) &&
+           steps[*next].kind == ProgramStep::Kind::kConstant;
+         ++*next) {
+      const ProgramStep& step = steps[*next];
+      const std::string name = NameAt(step, worker);
+      if (step.node < 0) {
+        made_[worker].push_back(
+            builder_.Fill(name, worker, step.shapes[0], step.dtypes[0], "0"));
+        continue;
+      }
+      Node constant;
+      constant.op = graph_.nodes[step.node].op;
+      constant.name = name;
+      constant.attrs = step.attrs;
+      made_[worker].push_back(
+          {builder_.Add(std::move(constant), worker, step.shapes, step.dtypes), 0});
+    }
+  }
+
+  void AddVariable(const Steps& steps) {
+    const Node& n = graph_.nodes[steps[0]->node];
+    const int entry = graph_.entry_id({steps[0]->node, 0});
     const auto role = n.attrs.find(kRoleAttr);
     PartitionedVariable variable;
     variable.name = n.name;
@@ -144,266 +174,133 @@ class Partitioner {
     variable.shape = graph_.shapes[entry];
     variable.dtype = graph_.dtypes[entry];
     for (int w = 0; w < workers_; ++w) {
-      VariableTile tile{AtWorker(n.name, w), w, boxes[w]};
-      if (live) {
+      VariableTile tile{AtWorker(n.name, w), w, TileOf(variable.shape, entry, w)};
+      made_[w].emplace_back();
+      if (steps[w]->takes_part) {
         Node copy;
         copy.name = tile.name;
         copy.attrs = WithoutTofuAttrs(n.attrs);
         copy.attrs.erase(kShapeAttr);
-        const int added =
-            builder_.Add(std::move(copy), w, {tile.box.Extents()}, {variable.dtype});
-        tiles_[entry].push_back({added, 0});
-        tile.name = builder_.graph().nodes[added].name;
+        made_[w].back() = {
+            builder_.Add(std::move(copy), w, steps[w]->shapes, steps[w]->dtypes), 0};
+        tile.name = builder_.graph().nodes[made_[w].back().node].name;
       }
       variable.tiles.push_back(std::move(tile));
     }
     result_.variables.push_back(std::move(variable));
   }
 
-  void AddOperator(int node) {
-    const std::vector<OperatorPart>& parts = parts_.Of(node);
-    std::vector<int> instances(workers_, -1);
-    std::vector<Regions> assembled = SmallInputs(node, parts);
-    AddRoutedInputs(node, parts, &assembled);
-    for (int w = 0; w < workers_; ++w) {
-      if (!parts[w].active) continue;
-      instances[w] = AddInstance(node, w, assembled, parts[w]);
-      instances_.emplace_back(instances[w], node);
-    }
-    for (int output = 0; output < graph_.nodes[node].num_outputs; ++output) {
-      if (used_[graph_.entry_id({node, output})]) {
-        AddTiles({node, output}, parts, instances);
-      }
-    }
+  Box TileOf(const Shape& shape, int entry, int worker) const {
+    return TileBox(shape, plan_.tensor_cuts[entry], plan_.division(),
+                   WorkerDigits(worker, plan_.parts));
   }
 
-  int AddInstance(int node, int worker, const std::vector<Regions>& regions,
-                  const OperatorPart& part) {
+  void AddOperator(const Steps& steps) {
+    const int node = steps[0]->node;
     const Node& n = graph_.nodes[node];
-    Node instance;
-    instance.op = n.op;
-    instance.name = AtWorker(n.name, worker);
-    instance.attrs = part.attrs;
-    instance.num_outputs = n.num_outputs;
-    const StrategyRow* const row = table_.row(node);
-    instance.runs_once = RunsOnce(n, row);
-    if (IsRepeat(n)) instance.attrs[kRepeatsAttr] = n.attrs.at(kRepeatsAttr);
-    for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
-      const std::string name = instance.name + "/in" + std::to_string(slot);
-      const auto assembled = regions[slot].find(worker);
-      instance.inputs.push_back(
-          assembled != regions[slot].end()
-              ? assembled->second
-              : AddInput(n.inputs[slot], part.inputs[slot], worker, name));
-    }
-    shapes_.clear();
-    for (const Box& output : part.outputs) shapes_.push_back(output.Extents());
-    return builder_.Add(std::move(instance), worker, shapes_.data(),
-                        &graph_.dtypes[graph_.first_entry[node]]);
-  }
-
-  NodeEntry AddInput(NodeEntry input, const InputRegion& region, int worker,
-                     const std::string& name) {
-    if (region.zeros) {
-      return constants_.Zeros(region.box.Extents(), graph_.dtype(input), worker, name);
-    }
-    return FetchFromTiles(input, region.box, region.fill, worker, name);
-  }
-
-  NodeEntry FetchFromTiles(NodeEntry input, const Box& region, const std::string& fill,
-                           int worker, const std::string& name) {
-    const int entry = graph_.entry_id(input);
-    if ((*boxes_[entry])[worker] == region) return tiles_[entry][worker];
-    FetchSpec spec = PlanTiles(entry, *boxes_[entry], worker, region);
-    spec.fill = fill;
-    if (shares_ && constants_.CanMake(input, region)) {
-      result_.shared_bytes += FetchedBytes(spec, graph_.dtypes[entry]);
-      return constants_.Make(input, region, worker, name);
-    }
-    return fetches_.Emit(spec, tiles_[entry], graph_.dtypes[entry], name);
-  }
-
-  // Plans how a worker assembles a region of an entry of which each worker holds a box.
-  FetchSpec PlanTiles(int entry, const std::vector<Box>& boxes, int worker,
-                      const Box& region) const {
-    std::vector<FetchSource> sources;
-    for (int w : preference_[worker]) sources.push_back({w, boxes[w]});
-    return PlanFetch(worker, region, WholeBox(graph_.shapes[entry]), sources);
-  }
-
-  // Per input, the regions that workers read through roots.
-  std::vector<Regions> SmallInputs(int node, const std::vector<OperatorPart>& parts) {
-    const Node& n = graph_.nodes[node];
-    std::vector<Regions> small(n.inputs.size());
-    for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
-      const int entry = graph_.entry_id(n.inputs[slot]);
-      const int dtype = graph_.dtypes[entry];
-      const auto planner = [&](int worker, const Box& region) {
-        return PlanTiles(entry, *boxes_[entry], worker, region);
-      };
-      std::vector<FetchSpec> specs;
-      for (int w = 0; w < workers_; ++w) {
-        if (!parts[w].active || parts[w].inputs[slot].zeros) continue;
-        const Box& region = parts[w].inputs[slot].box;
-        if ((*boxes_[entry])[w] == region || !fetches_.IsSmall(region, dtype) ||
-            (shares_ && constants_.CanMake(n.inputs[slot], region))) {
-          continue;
-        }
-        specs.push_back(planner(w, region));
-      }
-      small[slot] =
-          fetches_.EmitRoots(fetches_.PlanRoots(specs, planner, dtype), specs,
-                             tiles_[entry], dtype, n.name + "/in" + std::to_string(slot));
-    }
-    return small;
-  }
-
-  // Adds the regions that workers fetch over the plan's routes.
-  void AddRoutedInputs(int node, const std::vector<OperatorPart>& parts,
-                       std::vector<Regions>* regions) {
-    for (const Route& route : SameNode(plan_.routes, node)) {
-      Regions& found = (*regions)[route.input];
-      if (found.empty()) found = EmitRoute(route, parts);
-    }
-  }
-
-  Regions EmitRoute(const Route& route, const std::vector<OperatorPart>& parts) {
-    const Node& n = graph_.nodes[route.node];
-    const NodeEntry input = n.inputs[route.input];
-    const int entry = graph_.entry_id(input);
-    const std::string name = n.name + "/in" + std::to_string(route.input);
-    RouteRequest request{name, {},          WholeBox(graph_.shapes[entry]),
-                         "0",  route.stops, plan_.parts};
-    const auto from_tiles = [&](int worker, const Box& region) {
-      return PlanTiles(entry, *boxes_[entry], worker, region);
-    };
-    std::vector<FetchSpec> direct;
     for (int w = 0; w < workers_; ++w) {
-      if (!parts[w].active) return {};
-      const InputRegion& region = parts[w].inputs[route.input];
-      if (shares_ && constants_.CanMake(input, region.box)) return {};
-      if (region.zeros) return {};
-      request.regions.push_back(region.box);
-      request.fill = region.fill;
-      direct.push_back(from_tiles(w, region.box));
+      made_[w].emplace_back();
+      if (!steps[w]->takes_part) continue;
+      Node instance;
+      instance.op = n.op;
+      instance.name = AtWorker(n.name, w);
+      instance.attrs = steps[w]->attrs;
+      instance.num_outputs = n.num_outputs;
+      instance.runs_once = RunsOnce(n, table_.row(node));
+      for (ArrayId input : steps[w]->inputs) instance.inputs.push_back(Made(w, input));
+      const int added =
+          builder_.Add(std::move(instance), w, steps[w]->shapes, steps[w]->dtypes);
+      made_[w].back() = {added, 0};
+      instances_.emplace_back(added, node);
     }
-    return fetches_.EmitMoves(PlanRoute(request, from_tiles), direct, tiles_[entry],
-                              graph_.dtypes[entry], name);
   }
 
-  // Brings one output of an operator from the regions that its instances produced to its
-  // tiles.
-  void AddTiles(NodeEntry output, const std::vector<OperatorPart>& parts,
-                const std::vector<int>& instances) {
-    const int entry = graph_.entry_id(output);
-    const std::vector<Box>& boxes = *(boxes_[entry] = &known_tiles_.Of(entry));
-    const OutputReduction reduction =
-        ReductionOf(graph_, table_, plan_, output.node, output.index);
-    std::vector<NodeEntry> produced;
-    for (int instance : instances) produced.push_back({instance, output.index});
-    const auto is_tile = [&](int w) {
-      return reduction.steps.empty() && parts[w].active &&
-             parts[w].outputs[output.index] == boxes[w];
-    };
-    std::vector<int> workers(workers_);
-    std::iota(workers.begin(), workers.end(), 0);
-    if (std::all_of(workers.begin(), workers.end(), is_tile)) {
-      tiles_[entry] = produced;
-      return;
+  // Each step makes one entry, or all outputs of one node.
+  NodeEntry Made(int worker, ArrayId array) const {
+    NodeEntry entry = made_[worker][array.step];
+    entry.index += array.output;
+    return entry;
+  }
+
+  void AddFetch(const Steps& steps) {
+    const int dtype = steps[0]->dtypes[0];
+    std::vector<NodeEntry> held(workers_);
+    std::vector<FetchSpec> specs;
+    for (int w = 0; w < workers_; ++w) {
+      if (steps[w]->held.step >= 0) held[w] = Made(w, steps[w]->held);
+      if (steps[w]->takes_part) specs.push_back(steps[w]->spec);
     }
-    const OutputFetches fetches =
-        PlanOutput(graph_, plan_, output, parts, reduction, boxes);
-    const std::string suffix = "/out" + std::to_string(output.index);
+    const Regions regions = SmallRegions(*steps[0], specs, held);
+    for (int w = 0; w < workers_; ++w) {
+      made_[w].emplace_back();
+      if (!steps[w]->takes_part) continue;
+      const std::string name = NameAt(*steps[w], w);
+      const auto found = regions.find(w);
+      NodeEntry& made = made_[w].back();
+      made = found != regions.end() ? found->second
+                                    : fetches_.Emit(steps[w]->spec, held, dtype, name);
+      if (steps[w]->makes_tile) made = fetches_.OnWorker(made, w, name);
+    }
+  }
+
+  // The regions of a fetch that workers get through roots.
+  Regions SmallRegions(const ProgramStep& step, const std::vector<FetchSpec>& specs,
+                       const std::vector<NodeEntry>& held) {
+    const int dtype = step.dtypes[0];
+    if (specs.empty() || !fetches_.IsSmall(specs[0].region, dtype)) return {};
     const auto planner = [&](int worker, const Box& region) {
-      return PlanOutputRegion(graph_, plan_, output, parts, reduction, worker, region);
+      return PlanStage(*step.stage, worker, region);
     };
-    const Regions small = SmallTiles(entry, fetches, planner, produced,
-                                     graph_.nodes[output.node].name + suffix);
-    if (!fetches.gather.empty() && !small.empty()) {
-      for (int w : workers) tiles_[entry].push_back(small.at(w));
-      return;
-    }
-    const OutputRoute* const route = OutputRouteOf(output);
-    if (route != nullptr && small.empty()) {
-      const Regions tiles = fetches_.EmitMoves(
-          PlanOutputRoute(graph_, plan_, *route, parts, reduction, boxes), AllOf(fetches),
-          produced, graph_.dtypes[entry], graph_.nodes[output.node].name + suffix);
-      for (int w : workers) tiles_[entry].push_back(tiles.at(w));
-      return;
-    }
-    const auto emit = [&](const FetchSpec& spec, const std::vector<NodeEntry>& sources,
-                          const std::string& name) {
-      const NodeEntry made = fetches_.Emit(spec, sources, graph_.dtypes[entry], name);
-      return fetches_.OnWorker(made, spec.worker, name);
+    return fetches_.EmitRoots(fetches_.PlanRoots(specs, planner, dtype), specs, held,
+                              dtype, [&](int worker) { return NameAt(step, worker); });
+  }
+
+  // Adds the fetches that reduce pieces of tiles and gather them. Small tiles are reduced
+  // by a root instead, if it serves all workers.
+  void AddSum(const Steps& pieces, const Steps& gathers) {
+    const ProgramStep& sum = *gathers[0];
+    const int dtype = sum.dtypes[0];
+    const auto planner = [&](int worker, const Box& region) {
+      return PlanStage(*pieces[0]->stage, worker, region);
     };
-    std::vector<NodeEntry> made;
-    for (int w : workers) {
-      const std::string name = AtWorker(graph_.nodes[output.node].name, w) + suffix;
-      if (is_tile(w) || small.count(w) > 0) {
-        made.push_back(is_tile(w) ? produced[w] : small.at(w));
-        continue;
-      }
-      made.push_back(emit(fetches.first[w], produced,
-                          fetches.gather.empty() ? name : name + "/piece"));
-    }
-    tiles_[entry] = made;
-    for (const FetchSpec& spec : fetches.gather) {
-      tiles_[entry][spec.worker] = emit(
-          spec, made, AtWorker(graph_.nodes[output.node].name, spec.worker) + suffix);
-    }
-  }
-
-  // The plan's route of an output; null if there is none.
-  const OutputRoute* OutputRouteOf(NodeEntry output) const {
-    for (const OutputRoute& route : SameNode(plan_.output_routes, output.node)) {
-      if (route.output == output.index) return &route;
-    }
-    return nullptr;
-  }
-
-  static std::vector<FetchSpec> AllOf(const OutputFetches& fetches) {
-    std::vector<FetchSpec> all = fetches.first;
-    all.insert(all.end(), fetches.gather.begin(), fetches.gather.end());
-    return all;
-  }
-
-  // The tiles of an operator's output that workers get through roots. Of tiles that are
-  // otherwise reduced in pieces and gathered, either all or none.
-  Regions SmallTiles(int entry, const OutputFetches& fetches, const FetchPlanner& planner,
-                     const std::vector<NodeEntry>& produced, const std::string& name) {
-    const int dtype = graph_.dtypes[entry];
-    if (!fetches_.IsSmall((*boxes_[entry])[0], dtype)) return {};
-    std::vector<FetchSpec> direct = fetches.first;
-    if (!fetches.gather.empty()) {
-      direct.clear();
-      for (int w = 0; w < workers_; ++w)
-        direct.push_back(planner(w, (*boxes_[entry])[w]));
+    std::vector<FetchSpec> replaced;
+    std::vector<FetchSpec> direct;
+    std::vector<NodeEntry> held(workers_);
+    for (int w = 0; w < workers_ && fetches_.IsSmall(sum.spec.region, dtype); ++w) {
+      if (pieces[w]->held.step >= 0) held[w] = Made(w, pieces[w]->held);
+      replaced.push_back(pieces[w]->spec);
+      replaced.push_back(gathers[w]->spec);
+      direct.push_back(planner(w, gathers[w]->spec.region));
     }
     const std::vector<RootFetches> roots = fetches_.PlanRoots(direct, planner, dtype);
     size_t regions = 0;
     for (const RootFetches& root : roots) regions += root.regions.size();
-    if (!fetches.gather.empty() && regions < direct.size()) return {};
-    Regions tiles = fetches_.EmitRoots(roots, AllOf(fetches), produced, dtype, name);
-    for (auto& [worker, tile] : tiles) {
-      tile = fetches_.OnWorker(tile, worker, AtWorker(name, worker));
+    if (roots.empty() || regions < direct.size()) {
+      AddFetch(pieces);
+      AddFetch(gathers);
+      return;
     }
-    return tiles;
+    const Regions tiles = fetches_.EmitRoots(
+        roots, replaced, held, dtype, [&](int worker) { return NameAt(sum, worker); });
+    for (int w = 0; w < workers_; ++w) {
+      made_[w].emplace_back();  // nothing reads the piece
+      made_[w].push_back(fetches_.OnWorker(tiles.at(w), w, NameAt(sum, w)));
+    }
   }
 
-  void AddHead(const HeadRequest& request) {
-    const int entry = graph_.entry_id(request.entry);
+  void AddHead(size_t number) {
+    const ProgramHead& first = programs_[0].heads[number];
     PartitionedHead head;
-    head.role = request.role;
-    head.shape = graph_.shapes[entry];
-    head.dtype = graph_.dtypes[entry];
+    head.role = first.role;
+    head.shape = first.shape;
+    head.dtype = first.dtype;
     for (int w = 0; w < workers_; ++w) {
-      // A gradient, or a new value of a variable, has the variable's tiles.
-      const Box box = request.variable < 0
-                          ? (*boxes_[entry])[w]
-                          : (*boxes_[graph_.entry_id({request.variable, 0})])[w];
-      const std::string name = "head/" + AtWorker(request.role, w);
-      const NodeEntry tile = FetchFromTiles(request.entry, box, "0", w, name);
-      head.tiles.push_back({HeadNumber(fetches_.OnWorker(tile, w, name)), w, box});
+      const Box box = TileBox(first.shape, first.cuts, plan_.division(),
+                              WorkerDigits(w, plan_.parts));
+      const NodeEntry made = Made(w, programs_[w].heads[number].array);
+      const NodeEntry tile =
+          fetches_.OnWorker(made, w, "head/" + AtWorker(first.role, w));
+      head.tiles.push_back({HeadNumber(tile), w, box});
     }
     result_.heads.push_back(std::move(head));
   }
@@ -422,7 +319,8 @@ class Partitioner {
   // instance writes all outputs that the serial operator writes. Other sets of outputs
   // may be computed wrong: for example, without the weight gradient, operators also leave
   // out the bias gradient.
-  void KeepOutputsTogether() {
+  void KeepOutputsTogether(const std::optional<std::vector<std::string>>& roles) {
+    const std::vector<bool> used = NeededBy(graph_, RequestHeads(graph_, roles)).entries;
     const Graph& graph = builder_.graph();
     std::vector<bool> read(graph.num_entries(), false);
     std::vector<bool> live(graph.num_nodes(), false);
@@ -439,50 +337,22 @@ class Partitioner {
       for (int output = 0; live[instance] && output < graph_.nodes[node].num_outputs;
            ++output) {
         const NodeEntry entry{instance, output};
-        if (used_[graph_.entry_id({node, output})] && !read[graph.entry_id(entry)]) {
+        if (used[graph_.entry_id({node, output})] && !read[graph.entry_id(entry)]) {
           HeadNumber(entry);
         }
       }
     }
   }
 
-  void ShareEqual(int64_t spare_bytes) {
-    const size_t num_nodes = builder_.graph().nodes.size();
-    FetchGraph fetches{&builder_.graph(),
-                       &builder_.node_workers(),
-                       std::vector<bool>(num_nodes, false),
-                       {}};
-    for (const auto& [instance, node] : instances_) {
-      const StrategyRow* row = table_.row(node);
-      fetches.in_place[instance] = row != nullptr && row->elementwise;
-    }
-    for (const PartitionedHead& head : result_.heads) {
-      if (head.role != kOutputRole) continue;
-      for (const HeadTile& tile : head.tiles) fetches.outputs.push_back(tile.head);
-    }
-    const std::vector<int64_t> shared = ShareFetches(workers_, fetches, spare_bytes);
-    for (int w = 0; w < workers_; ++w) {
-      result_.shared_bytes += shared[w];
-      result_.fetched_bytes_per_worker[w] -= shared[w];
-    }
-  }
-
   const Graph& graph_;
   const StrategyTable& table_;
   const Plan& plan_;
-  const bool shares_;
   const int workers_;
-  const std::vector<std::vector<int>> preference_;
-  std::vector<bool> used_;                      // per serial entry
-  std::vector<std::vector<NodeEntry>> tiles_;   // per serial entry and worker
-  std::vector<const std::vector<Box>*> boxes_;  // per serial entry: each worker's tile
-  KnownTiles known_tiles_;
-  KnownParts parts_;
-  std::vector<Shape> shapes_;                   // of an instance's outputs
+  std::vector<WorkerProgram> programs_;         // [worker]
+  std::vector<std::vector<NodeEntry>> made_;    // [worker][step]
   std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
   std::map<std::pair<int, int>, int> head_numbers_;
   GraphBuilder builder_;
-  ConstantMaker constants_;
   Partitioned result_;
   FetchEmitter fetches_;
 };

@@ -1,23 +1,25 @@
-// Generates the partitioned graph: k instances of every operator, each with the
-// regions it needs, and the tiles of every tensor (paper section 6).
+// Generates the partitioned graph from the programs of all workers, side by side: k
+// instances of every operator, each with the regions it needs, and the tiles of every
+// tensor (paper section 6; divide/worker_program.h).
 //
 // Input:      a training graph, its strategy table, and a plan for it.
 // Output:     a new graph in which every node has a worker, with the tiles of
 //             variables and heads, and the bytes that its fetches move.
 // Invariants: instances are in memory_order.h's order of the serial graph; an
 //             output is brought to its tiles once, and consumers fetch from tiles;
-//             every worker reduces only its own tile or piece of it (plan_output.h), or
-//             a root reduces all of a small one, with terms in the same order everywhere.
+//             every worker reduces only its own tile or piece of it, or a root reduces
+//             all of a small one, with terms in the same order everywhere.
 //             For a plan of the same heads, the bytes fetched for an operator are exactly
-//             those that the plan's cost counts; bytes that shared fetches
-//             (share_fetches.h) and constants save, and that roots add (root_fetches.h),
-//             are counted separately. If any output of an instance is read, all are that
-//             the serial graph reads; unread ones become additional heads.
+//             those that the plan's cost counts; bytes that shared regions
+//             (share_regions.h) and constants save, and that routes and roots add
+//             (root_fetches.h), are counted separately. If any output of an instance is
+//             read, all are that the serial graph reads; unread ones become additional
+//             heads.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable)
 //             if the parts of an operator leave out some of its output.
 // Position:   after search, which makes the plan; before phases, which needs
 //             workers and tiles.
-// Complexity: O(n * k^2 * r) for n nodes and k workers of tensors of rank r.
+// Complexity: k times that of a worker's program.
 #ifndef TOFU_PASSES_PARTITION_PARTITION_H_
 #define TOFU_PASSES_PARTITION_PARTITION_H_
 
@@ -52,7 +54,7 @@ struct PartitionOptions {
   // Default: all except "update".
   std::optional<std::vector<std::string>> heads;
   FetchKind fetch = FetchKind::kPlain;
-  // Whether to share equal fetches (share_fetches.h), and to make constants where they
+  // Whether to share equal regions (share_regions.h), and to make constants where they
   // are read (constants.h); only with MultiFetch.
   bool share = true;
   // The kind of data that MultiFetch reads from other workers; kCopies if some are apart.

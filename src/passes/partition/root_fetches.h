@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "graph/box.h"
-#include "passes/partition/fetch.h"
+#include "passes/divide/fetch.h"
 
 namespace tofu {
 

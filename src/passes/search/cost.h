@@ -150,7 +150,7 @@ class OperatorRegions {
   // Elements fetched, over all groups, when the tensor has these tiles.
   int64_t InputElements(int slot, const GroupBoxes& tiles) const;
   int64_t OutputElements(int index, const GroupBoxes& tiles) const;
-  // The way that fetches OutputElements(); the first of equal ones, as in plan_output.h.
+  // The way that fetches OutputElements(); the first of equal ones.
   OutputWay CheapestWay(int index, const GroupBoxes& tiles) const;
 
   // The boxes needed of an input, or produced of an output.

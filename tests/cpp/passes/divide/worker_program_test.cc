@@ -151,7 +151,9 @@ class SideBySide {
       Array value(step.shapes[0]);
       for (const FetchPiece& piece : step.spec.pieces) {
         if (piece.source == kFill) {
-          std::fill(value.data.begin(), value.data.end(), std::stod(step.spec.fill));
+          ForEachIndex(piece.to, [&](const Shape& index) {
+            value.at(index) = std::stod(step.spec.fill);
+          });
         } else if (piece.term == term) {
           Copy(piece, Held(piece.source, step.name), &value);
         }

@@ -11,8 +11,8 @@
 #include "fetch/crossing.h"
 #include "fetch/fetch_bundle.h"
 #include "fetch/node_names.h"
+#include "passes/divide/fetch.h"
 #include "passes/partition/emit_multifetch.h"
-#include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {

@@ -97,8 +97,8 @@ TEST_F(EmitMultiFetch, ReductionsKeepTheirKindAndTheirTerms) {
                                          {Reducer::kMin, Combine::kMin},
                                          {Reducer::kProd, Combine::kProd}}) {
     const NodeEntry region =
-        emitter_.Emit(PlanReduction(0, tile, {{{0, tile}}, {{1, tile}}}, reducer), tiles_,
-                      kFloat32, "f");
+        emitter_.Emit(PlanReduction(0, tile, tile, {{{0, tile}}, {{1, tile}}}, reducer),
+                      tiles_, kFloat32, "f");
     const MultiFetchSpec spec = SpecOf(region);
     EXPECT_EQ(spec.reduce, combine);
     EXPECT_EQ(spec.num_terms, 2);

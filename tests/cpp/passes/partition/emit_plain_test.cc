@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/interpreter.h"
+#include "support/tiles.h"
 
 namespace tofu {
 namespace {
@@ -91,7 +92,7 @@ TEST(EmitPlain, TermsAreReducedInTheirOrder) {
   const Box row = {{0}, {2}};
   Workers workers({row, row, row});
   const FetchSpec spec =
-      PlanReduction(1, row, {{{2, row}}, {{0, row}}, {{1, row}}}, Reducer::kSum);
+      PlanReduction(1, row, row, {{{2, row}}, {{0, row}}, {{1, row}}}, Reducer::kSum);
   EXPECT_EQ(workers.Run(spec), (std::vector<double>{0, 3}));
   const Node& sum = workers.builder.graph().nodes.back();
   EXPECT_EQ(sum.op, "add_n");
@@ -120,20 +121,10 @@ TEST(EmitPlain, AnEmptyRegionIsAnEmptyTensor) {
 
 // --- The nodes ---------------------------------------------------------------------
 
-// The tiles of a tensor as sources, in the order in which `worker` prefers them.
-std::vector<FetchSource> Tiles(const Shape& shape, const std::vector<int>& cuts,
-                               const std::vector<int>& parts, int worker) {
-  std::vector<FetchSource> sources;
-  const auto preference = FetchPreference(parts);
-  for (int w : preference[worker]) {
-    sources.push_back({w, TileBox(shape, cuts, parts, WorkerDigits(w, parts))});
-  }
-  return sources;
-}
-
 FetchSpec FetchTiles(int worker, const Box& region, const Shape& shape,
                      const std::vector<int>& cuts, const std::vector<int>& parts) {
-  return PlanFetch(worker, region, WholeBox(shape), Tiles(shape, cuts, parts, worker));
+  return PlanFetch(worker, region, WholeBox(shape),
+                   TilesNear(worker, shape, cuts, parts));
 }
 
 class EmitPlainTest : public testing::Test {
@@ -215,8 +206,9 @@ TEST_F(EmitPlainTest, ReducesByAddNOrAChain) {
   const std::vector<NodeEntry> parts = {Source(0, {2}), Source(1, {2}), Source(2, {2})};
   std::vector<std::vector<FetchSource>> terms;
   for (int w = 0; w < 3; ++w) terms.push_back({{w, {{0}, {2}}}});
-  const NodeEntry sum = EmitPlain(PlanReduction(0, {{0}, {2}}, terms, Reducer::kSum),
-                                  parts, 0, "n", &builder_);
+  const NodeEntry sum =
+      EmitPlain(PlanReduction(0, {{0}, {2}}, {{0}, {2}}, terms, Reducer::kSum), parts, 0,
+                "n", &builder_);
   EXPECT_EQ(NodeOf(sum).op, "add_n");
   EXPECT_EQ(NodeOf(sum).inputs.size(), 3u);
   const std::map<Reducer, std::string> chains = {{Reducer::kMax, "_maximum"},
@@ -224,7 +216,8 @@ TEST_F(EmitPlainTest, ReducesByAddNOrAChain) {
                                                  {Reducer::kProd, "elemwise_mul"}};
   for (const auto& [reduce, op] : chains) {
     const NodeEntry last =
-        EmitPlain(PlanReduction(0, {{0}, {2}}, terms, reduce), parts, 0, "m", &builder_);
+        EmitPlain(PlanReduction(0, {{0}, {2}}, {{0}, {2}}, terms, reduce), parts, 0, "m",
+                  &builder_);
     EXPECT_EQ(NodeOf(last).op, op);
     EXPECT_EQ(NodeOf(NodeOf(last).inputs[0]).op, op);
   }

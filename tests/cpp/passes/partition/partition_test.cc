@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "passes/partition/operator_parts.h"
+#include "passes/divide/operator_parts.h"
 #include "passes/schedule/phases.h"
 #include "support/mock_graph.h"
 
@@ -151,7 +151,7 @@ TEST_F(FullyConnectedPartition, NamesOutputThatNoPartProduces) {
   const std::string text =
       ErrorText(Blame::kTable, [&] { Divide(0, {{0}, {0}, {0}, {0}}); });
   ExpectText(text, "node fully_connected3 (fully_connected), output 0");
-  ExpectText(text, "no part produces [0:1, 0:6)");
+  ExpectText(text, "no part produces all of [0:1, 0:6)");
 }
 
 TEST_F(FullyConnectedPartition, GivesAnUnreadOutputTheShapeOfAnInputsPart) {
@@ -160,7 +160,7 @@ TEST_F(FullyConnectedPartition, GivesAnUnreadOutputTheShapeOfAnInputsPart) {
   mock_.graph.head_roles = {"output"};
   Plan plan = ReplicatedPlan(mock_, {2});
   plan.op_cuts[y_.node] = {2};
-  const OperatorPart part = OperatorParts(mock_.graph, mock_.table, plan, y_.node)[1];
+  const OperatorPart part = PartOf(mock_.graph, mock_.table, plan, y_.node, 1);
   EXPECT_EQ(part.inputs[0].box.Extents(), (Shape{4, 4}));
   EXPECT_EQ(part.outputs[0].Extents(), (Shape{4, 4}));
 }
@@ -310,8 +310,8 @@ TEST(Partition, TakesVariablesScalarsAndOneEntryTwiceAsHeads) {
   EXPECT_EQ(Fetched(divided), 2 * 8);
 }
 
-// Worker 1 computes sums of columns, which others fetch from nearer workers, and the
-// hidden output, which it needs itself: it writes both.
+// Workers 1 and 2 compute sums of columns, which others fetch from each other, and the
+// hidden output, which they need themselves: they write both.
 TEST(Partition, KeepsTheOutputsOfAnInstanceTogether) {
   MockGraph mock;
   const NodeEntry moments = mock.Moments(mock.Variable("x", {4, 8}));
@@ -333,7 +333,7 @@ TEST(Partition, KeepsTheOutputsOfAnInstanceTogether) {
     kept.push_back(divided.graph.nodes[entry.node].name + "." +
                    std::to_string(entry.index));
   }
-  EXPECT_EQ(kept, std::vector<std::string>{"moments1@1.0"});
+  EXPECT_EQ(kept, (std::vector<std::string>{"moments1@1.0", "moments1@2.0"}));
   const Phases phases = SplitPhases(divided);
   EXPECT_EQ(phases.forward.graph.heads.size(), divided.graph.heads.size());
 }

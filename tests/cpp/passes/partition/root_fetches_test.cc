@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/tiles.h"
+
 namespace tofu {
 namespace {
 
@@ -15,17 +17,14 @@ class RootFetchesTest : public testing::Test {
  protected:
   RootFetchesTest(Shape shape, std::vector<int> cuts, std::vector<int> parts)
       : shape_(std::move(shape)), cuts_(std::move(cuts)), parts_(std::move(parts)) {
-    const int workers = static_cast<int>(FetchPreference(parts_).size());
-    for (int w = 0; w < workers; ++w) {
-      tiles_.push_back(TileBox(shape_, cuts_, parts_, WorkerDigits(w, parts_)));
+    for (const FetchSource& tile : TilesNear(0, shape_, cuts_, parts_)) {
+      tiles_.push_back(tile.box);
     }
   }
 
   FetchSpec Fetch(int worker, const Box& region) const {
-    std::vector<FetchSource> sources;
-    const auto preference = FetchPreference(parts_);
-    for (int w : preference[worker]) sources.push_back({w, tiles_[w]});
-    return PlanFetch(worker, region, WholeBox(shape_), sources);
+    return PlanFetch(worker, region, WholeBox(shape_),
+                     TilesNear(worker, shape_, cuts_, parts_));
   }
 
   std::vector<RootFetches> Plan(const std::vector<FetchSpec>& specs, int turn = 0,
@@ -155,7 +154,7 @@ TEST(RootFetches, ARootReducesTermsInTheOrderOfAllOthers) {
   const auto planner = [](int worker, const Box& region) {
     std::vector<std::vector<FetchSource>> terms;
     for (int w = 0; w < 3; ++w) terms.push_back({{w, {{0}, {6}}}});
-    return PlanReduction(worker, region, terms, Reducer::kSum);
+    return PlanReduction(worker, region, region, terms, Reducer::kSum);
   };
   std::vector<FetchSpec> specs;
   for (int w = 0; w < 3; ++w) specs.push_back(planner(w, {{2 * w}, {2 * w + 2}}));

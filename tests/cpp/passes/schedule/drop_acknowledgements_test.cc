@@ -11,7 +11,7 @@
 #include "fetch/crossing.h"
 #include "fetch/node_names.h"
 #include "passes/partition/emit_multifetch.h"
-#include "passes/partition/fetch.h"
+#include "passes/divide/fetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/retire.h"
 #include "support/multifetch_checks.h"

@@ -8,8 +8,8 @@
 //             name.
 // Position:   within partition and divide.
 // Complexity: linear in the graph.
-#ifndef TOFU_PASSES_PARTITION_HEAD_REQUESTS_H_
-#define TOFU_PASSES_PARTITION_HEAD_REQUESTS_H_
+#ifndef TOFU_PASSES_DIVIDE_HEAD_REQUESTS_H_
+#define TOFU_PASSES_DIVIDE_HEAD_REQUESTS_H_
 
 #include <optional>
 #include <string>
@@ -40,4 +40,4 @@ Needed NeededBy(const Graph& graph, const std::vector<HeadRequest>& heads);
 
 }  // namespace tofu
 
-#endif  // TOFU_PASSES_PARTITION_HEAD_REQUESTS_H_
+#endif  // TOFU_PASSES_DIVIDE_HEAD_REQUESTS_H_

@@ -12,8 +12,8 @@
 //             and as few as the grid of sources allows.
 // Errors:     FetchGap if some element has no source.
 // Complexity: O(p * s * r) for p pieces and s sources of rank r.
-#ifndef TOFU_PASSES_PARTITION_FETCH_H_
-#define TOFU_PASSES_PARTITION_FETCH_H_
+#ifndef TOFU_PASSES_DIVIDE_FETCH_H_
+#define TOFU_PASSES_DIVIDE_FETCH_H_
 
 #include <cstdint>
 #include <exception>
@@ -67,18 +67,14 @@ class FetchGap : public std::exception {
   Box box_;
 };
 
-// For every worker, all workers in the order in which it prefers to fetch from them:
-// itself, then those that share the most leading digits (the nearest in a hierarchy
-// of devices), then by number.
-std::vector<std::vector<int>> FetchPreference(const std::vector<int>& parts);
-
 // Assembles `region` for `worker` from `sources`, in order of preference.
 // Elements outside `tensor` are filled.
 FetchSpec PlanFetch(int worker, const Box& region, const Box& tensor,
                     const std::vector<FetchSource>& sources);
 
-// The same, with one list of sources per term; every term covers the region.
-FetchSpec PlanReduction(int worker, const Box& region,
+// The same, with one list of sources per term; every term covers what of the region lies
+// in the tensor.
+FetchSpec PlanReduction(int worker, const Box& region, const Box& tensor,
                         const std::vector<std::vector<FetchSource>>& terms,
                         Reducer reduce);
 
@@ -93,4 +89,4 @@ std::string BoxText(const Box& box);
 
 }  // namespace tofu
 
-#endif  // TOFU_PASSES_PARTITION_FETCH_H_
+#endif  // TOFU_PASSES_DIVIDE_FETCH_H_

@@ -1,4 +1,4 @@
-#include "passes/partition/operator_parts.h"
+#include "passes/divide/operator_parts.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,17 @@
 namespace tofu {
 namespace {
 
-// The parts of a node that is split by `cuts`.
+// The part of each worker, of a node that is split by `cuts`.
 std::vector<OperatorPart> Parts(const MockGraph& mock, NodeEntry op,
                                 const std::vector<int>& parts,
                                 const std::vector<int>& cuts) {
   Plan plan = ReplicatedPlan(mock, parts);
   plan.op_cuts[op.node] = cuts;
-  return OperatorParts(mock.graph, mock.table, plan, op.node);
+  std::vector<OperatorPart> all;
+  for (int w = 0; w < plan.workers(); ++w) {
+    all.push_back(PartOf(mock.graph, mock.table, plan, op.node, w));
+  }
+  return all;
 }
 
 TEST(OperatorParts, ASumOverAPieceNeedsThatPieceAndMakesTheWholeOutput) {
@@ -144,52 +148,6 @@ TEST(OperatorParts, ReductionsAreOfTheStepsThatSplitThem) {
 TEST(OperatorParts, OnlyTofusOwnAttributesAreRemoved) {
   EXPECT_EQ(WithoutTofuAttrs({{"__tofu_role__", "a"}, {"__lr__", "b"}, {"axis", "c"}}),
             (std::map<std::string, std::string>{{"__lr__", "b"}, {"axis", "c"}}));
-}
-
-// The nodes differ in one respect each; known parts of one must not serve another.
-TEST(OperatorParts, AreKnownOnlyOfNodesThatAreAlike) {
-  MockGraph mock;
-  const NodeEntry x = mock.Variable("x", {4, 8});
-  const NodeEntry longer = mock.Variable("longer", {6, 8});
-  for (NodeEntry input : {x, x, x, x, longer}) mock.Elementwise("mul", {input});
-  mock.FullyConnected(x, longer, mock.Variable("bias", {6}));
-  Plan plan = ReplicatedPlan(mock, {2});
-  for (int node = 2; node < 7; ++node) plan.op_cuts[node] = {0};
-  // All call one operator; the table of a graph has a row of it for each way.
-  for (int node = 3; node < 7; ++node) mock.table.node_rows[node] = 0;
-  mock.graph.nodes[4].attrs["scalar"] = "2";
-  plan.op_cuts[5] = {1};
-  KnownParts known(mock.graph, mock.table, plan);
-  for (int node = 2; node < mock.graph.num_nodes(); ++node) {
-    if (mock.graph.nodes[node].is_variable()) continue;
-    const auto parts = OperatorParts(mock.graph, mock.table, plan, node);
-    const std::vector<OperatorPart>& same = known.Of(node);
-    ASSERT_EQ(same.size(), parts.size());
-    for (size_t w = 0; w < parts.size(); ++w) {
-      EXPECT_EQ(same[w].attrs, parts[w].attrs) << "node " << node;
-      EXPECT_EQ(same[w].outputs, parts[w].outputs) << "node " << node;
-      ASSERT_EQ(same[w].inputs.size(), parts[w].inputs.size());
-      for (size_t i = 0; i < parts[w].inputs.size(); ++i) {
-        EXPECT_EQ(same[w].inputs[i].box, parts[w].inputs[i].box) << "node " << node;
-      }
-    }
-  }
-  EXPECT_EQ(&known.Of(2), &known.Of(3));
-  KnownTiles tiles(mock.graph, plan);
-  EXPECT_EQ(tiles.Of(2), EntryTiles(mock.graph, plan, 2));
-  EXPECT_EQ(&tiles.Of(2), &tiles.Of(3));
-  EXPECT_EQ(tiles.Of(6), EntryTiles(mock.graph, plan, 6));
-}
-
-TEST(OperatorParts, TilesAreOnePerWorker) {
-  MockGraph mock;
-  mock.Variable("x", {4, 6});
-  Plan plan = ReplicatedPlan(mock, {2, 3});
-  plan.tensor_cuts[0] = {0, 1};
-  const std::vector<Box> tiles = EntryTiles(mock.graph, plan, 0);
-  ASSERT_EQ(tiles.size(), 6u);
-  EXPECT_EQ(tiles[1], (Box{{0, 2}, {2, 4}}));
-  EXPECT_EQ(tiles[3], (Box{{2, 0}, {4, 2}}));
 }
 
 }  // namespace

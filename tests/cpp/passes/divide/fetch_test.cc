@@ -1,4 +1,4 @@
-#include "passes/partition/fetch.h"
+#include "passes/divide/fetch.h"
 
 #include <gtest/gtest.h>
 
@@ -6,36 +6,21 @@
 #include <set>
 
 #include "support/interpreter.h"
+#include "support/tiles.h"
 
 namespace tofu {
 namespace {
 
-// The tiles of a tensor as sources, in the order in which `worker` prefers them.
-std::vector<FetchSource> Tiles(const Shape& shape, const std::vector<int>& cuts,
-                               const std::vector<int>& parts, int worker) {
-  std::vector<FetchSource> sources;
-  const auto preference = FetchPreference(parts);
-  for (int w : preference[worker]) {
-    sources.push_back({w, TileBox(shape, cuts, parts, WorkerDigits(w, parts))});
-  }
-  return sources;
-}
-
 FetchSpec FetchTiles(int worker, const Box& region, const Shape& shape,
                      const std::vector<int>& cuts, const std::vector<int>& parts) {
-  return PlanFetch(worker, region, WholeBox(shape), Tiles(shape, cuts, parts, worker));
+  return PlanFetch(worker, region, WholeBox(shape),
+                   TilesNear(worker, shape, cuts, parts));
 }
 
 std::vector<int> SourcesOf(const FetchSpec& spec) {
   std::vector<int> sources;
   for (const FetchPiece& piece : spec.pieces) sources.push_back(piece.source);
   return sources;
-}
-
-TEST(FetchPreference, PutsTheWorkerItselfThenNearOnesThenLowNumbers) {
-  const auto order = FetchPreference({2, 3});
-  EXPECT_EQ(order[4], (std::vector<int>{4, 3, 5, 0, 1, 2}));
-  EXPECT_EQ(FetchPreference({}), (std::vector<std::vector<int>>{{0}}));
 }
 
 TEST(PlanFetch, TakesARegionInsideTheOwnTileInOnePiece) {
@@ -63,7 +48,7 @@ TEST(PlanFetch, MergesCellsOfOneSource) {
   EXPECT_EQ(spec.pieces[1].to, (Box{{3}, {8}}));
 }
 
-TEST(PlanFetch, ReadsReplicasFromTheNearestHolder) {
+TEST(PlanFetch, ReadsReplicasFromTheFirstSource) {
   // Step 1 cuts, step 2 replicates: workers 2 and 3 hold the second half.
   EXPECT_EQ(SourcesOf(FetchTiles(0, {{4}, {8}}, {8}, {0, kReplicated}, {2, 2})),
             std::vector<int>{2});
@@ -95,7 +80,7 @@ TEST(PlanFetch, NamesElementsWithoutASource) {
 TEST(PlanReduction, TakesEveryTermWholeAndTheOwnOneInPlace) {
   const Box tile{{0, 0}, {2, 4}};
   const FetchSpec spec = PlanReduction(
-      1, tile, {{{0, {{0, 0}, {4, 4}}}}, {{1, {{0, 0}, {4, 4}}}}}, Reducer::kMax);
+      1, tile, tile, {{{0, {{0, 0}, {4, 4}}}}, {{1, {{0, 0}, {4, 4}}}}}, Reducer::kMax);
   ASSERT_EQ(spec.num_terms, 2);
   EXPECT_EQ(SourcesOf(spec), (std::vector<int>{0, 1}));
   EXPECT_EQ(spec.pieces[1].term, 1);
@@ -120,7 +105,7 @@ TEST(PlanFetch, CoversRandomRegionsOnceWithOnePieceATile) {
                            below(static_cast<int>(extent - region.begin.back())));
     }
     const int worker = below(8);
-    const auto sources = Tiles(shape, cuts, parts, worker);
+    const auto sources = TilesNear(worker, shape, cuts, parts);
     const FetchSpec spec = PlanFetch(worker, region, WholeBox(shape), sources);
     Array seen(region.Extents());
     std::set<Shape> met;

@@ -1,4 +1,4 @@
-#include "passes/partition/fetch.h"
+#include "passes/divide/fetch.h"
 
 #include <algorithm>
 #include <numeric>
@@ -137,36 +137,12 @@ void AppendTerm(const Box& tensor, const std::vector<FetchSource>& sources, int 
 
 }  // namespace
 
-std::vector<std::vector<int>> FetchPreference(const std::vector<int>& parts) {
-  int workers = 1;
-  for (int p : parts) workers *= p;
-  std::vector<std::vector<int>> digits;
-  for (int w = 0; w < workers; ++w) digits.push_back(WorkerDigits(w, parts));
-  std::vector<std::vector<int>> order(workers);
-  for (int w = 0; w < workers; ++w) {
-    order[w].resize(workers);
-    std::iota(order[w].begin(), order[w].end(), 0);
-    const auto shared = [&](int other) {
-      size_t n = 0;
-      while (n < parts.size() && digits[w][n] == digits[other][n]) ++n;
-      return n;
-    };
-    std::stable_sort(order[w].begin(), order[w].end(),
-                     [&](int a, int b) { return shared(a) > shared(b); });
-  }
-  return order;
-}
-
 FetchSpec PlanFetch(int worker, const Box& region, const Box& tensor,
                     const std::vector<FetchSource>& sources) {
-  FetchSpec spec;
-  spec.worker = worker;
-  spec.region = region;
-  if (region.Volume() > 0) AppendTerm(tensor, sources, 0, &spec);
-  return spec;
+  return PlanReduction(worker, region, tensor, {sources}, Reducer::kSum);
 }
 
-FetchSpec PlanReduction(int worker, const Box& region,
+FetchSpec PlanReduction(int worker, const Box& region, const Box& tensor,
                         const std::vector<std::vector<FetchSource>>& terms,
                         Reducer reduce) {
   FetchSpec spec;
@@ -176,7 +152,7 @@ FetchSpec PlanReduction(int worker, const Box& region,
   spec.num_terms = static_cast<int>(terms.size());
   if (region.Volume() == 0) return spec;
   for (int term = 0; term < spec.num_terms; ++term) {
-    AppendTerm(region, terms[term], term, &spec);
+    AppendTerm(tensor, terms[term], term, &spec);
   }
   return spec;
 }

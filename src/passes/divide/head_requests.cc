@@ -1,4 +1,4 @@
-#include "passes/partition/head_requests.h"
+#include "passes/divide/head_requests.h"
 
 #include <algorithm>
 #include <map>

@@ -1,10 +1,10 @@
-#include "passes/partition/operator_parts.h"
+#include "passes/divide/operator_parts.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
-#include "passes/partition/graph_builder.h"
+#include "mxnet/dialect/dialect.h"
 
 namespace tofu {
 namespace {
@@ -142,28 +142,6 @@ OperatorPart WholePart(const Graph& graph, int node) {
   return part;
 }
 
-void AddNumbers(const Shape& numbers, std::string* key) {
-  for (int64_t number : numbers) *key += ',' + std::to_string(number);
-  *key += ';';
-}
-
-// A text that is equal for nodes that have the same parts.
-std::string Key(const Graph& graph, const StrategyTable& table, const Plan& plan,
-                int node) {
-  const Node& n = graph.nodes[node];
-  std::string key = std::to_string(table.node_rows[node]);
-  AddNumbers({plan.op_cuts[node].begin(), plan.op_cuts[node].end()}, &key);
-  for (NodeEntry input : n.inputs) AddNumbers(graph.shape(input), &key);
-  key += '>';
-  for (int i = 0; i < n.num_outputs; ++i) AddNumbers(graph.shape({node, i}), &key);
-  for (const auto& [name, value] : n.attrs) {
-    key += std::to_string(name.size()) + ' ' + std::to_string(value.size()) + ' ';
-    key += name;
-    key += value;
-  }
-  return key;
-}
-
 }  // namespace
 
 OperatorPart PartOf(const Graph& graph, const StrategyTable& table, const Plan& plan,
@@ -172,27 +150,6 @@ OperatorPart PartOf(const Graph& graph, const StrategyTable& table, const Plan& 
   if (row == nullptr) return WholePart(graph, node);
   return DescribedPart(graph, *row, node, plan.op_cuts[node], plan.division(),
                        WorkerDigits(worker, plan.parts));
-}
-
-std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable& table,
-                                        const Plan& plan, int node) {
-  if (table.row(node) == nullptr) {
-    return std::vector<OperatorPart>(plan.workers(), WholePart(graph, node));
-  }
-  std::vector<OperatorPart> parts;
-  for (int w = 0; w < plan.workers(); ++w) {
-    parts.push_back(PartOf(graph, table, plan, node, w));
-  }
-  return parts;
-}
-
-const std::vector<OperatorPart>& KnownParts::Of(int node) {
-  // If no operator repeats, few parts are kept.
-  constexpr size_t kMostParts = 1 << 14;
-  if (known_.size() * static_cast<size_t>(plan_.workers()) > kMostParts) known_.clear();
-  const auto [found, is_new] = known_.try_emplace(Key(graph_, table_, plan_, node));
-  if (is_new) found->second = OperatorParts(graph_, table_, plan_, node);
-  return found->second;
 }
 
 OutputReduction ReductionOf(const Graph& graph, const StrategyTable& table,
@@ -213,22 +170,6 @@ OutputReduction ReductionOf(const Graph& graph, const StrategyTable& table,
     reduction.reduce = found->second;
   }
   return reduction;
-}
-
-const std::vector<Box>& KnownTiles::Of(int entry) {
-  const auto [found, is_new] =
-      known_.try_emplace({graph_.shapes[entry], plan_.tensor_cuts[entry]});
-  if (is_new) found->second = EntryTiles(graph_, plan_, entry);
-  return found->second;
-}
-
-std::vector<Box> EntryTiles(const Graph& graph, const Plan& plan, int entry) {
-  std::vector<Box> tiles;
-  for (int w = 0; w < plan.workers(); ++w) {
-    tiles.push_back(TileBox(graph.shapes[entry], plan.tensor_cuts[entry], plan.division(),
-                            WorkerDigits(w, plan.parts)));
-  }
-  return tiles;
 }
 
 Attrs WithoutTofuAttrs(const Attrs& attrs) {
