@@ -9,7 +9,7 @@ make it start later, and is not needed soon, waits for the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from tofu.torch.aten_strategies import computes_nothing
@@ -34,6 +34,8 @@ class Task:
         due: number of the call that needs the result; the number of calls: the end of the pass.
         after: the fetches that make what it reads.
         messages: the messages that it joins, as `Group.senders` or as pairs of ranks.
+        frees: whether a rank may keep less once it is done, as after the sum of a gradient. A
+            region for an operator is seldom smaller than its source, so it comes when it is needed.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Task:
     due: int
     after: tuple[Task, ...] = ()
     messages: frozenset[tuple[int, int]] = frozenset([(0, 1)])
+    frees: bool = True
 
 
 def batched(
@@ -105,7 +108,7 @@ def _batch(
 ) -> list[Task]:
     """The fetches to exchange now; none if no call needs one."""
     can = [task for task in waiting if not any(id(before) in left for before in task.after)]
-    held = [task for task in can if task.ready >= 0]
+    held = [task for task in can if task.ready >= 0 and task.frees]
     if not needed:
         return held if sum(task.bytes for task in held) > limit else []
     needed_ids = {id(task) for task in needed}
@@ -128,11 +131,16 @@ def _batch(
     return batch
 
 
-def reordered(operators: Sequence[Operator]) -> list[Operator]:
+def reordered(operators: Sequence[Operator], fetching: Container[str] = ()) -> list[Operator]:
     """Reorders a pass: views of existing tensors first, movements of its results last.
 
     A parameter's or a gradient's exchange can then go with others, although operators read it
     through a transpose.
+
+    Args:
+        operators: in an order in which they can run.
+        fetching: the names of those that receive what they read. They stay where they are, as
+            a view that comes first would hold what it receives until the view is used.
     """
     own_names = {operator.name for operator in operators}
     needed: set[Entry] = set()
@@ -148,7 +156,9 @@ def reordered(operators: Sequence[Operator]) -> list[Operator]:
     first = []
     for operator in reversed(middle):
         is_view = operator.target.is_view and computes_nothing(operator_name(operator))
-        if is_view and not any(entry.node in own_names for _, entry in operator.inputs):
+        if operator.name in fetching or not is_view:
+            continue
+        if not any(entry.node in own_names for _, entry in operator.inputs):
             first.append(operator)
             own_names.remove(operator.name)
     names = {operator.name for operator in first}

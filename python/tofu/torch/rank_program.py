@@ -341,7 +341,8 @@ class Program:
     ) -> list[Planned]:
         """A pass's steps of this rank in order."""
         graph = self.graph
-        groups = [graph.calls[o.name] for o in reordered(operators) if o.name in graph.calls]
+        ordered = reordered(operators, self._fetching)
+        groups = [graph.calls[o.name] for o in ordered if o.name in graph.calls]
         late = {operator.name for operator in operators if operator.repeats}
         calls = arranged(groups, graph.fetches, late=late)
         batches = started(batched(self._tasks(calls, set(fetches)), len(calls)))
@@ -356,6 +357,12 @@ class Program:
             if group is not None and group.step is not None:
                 steps.append(self._call(graph.instance(group.step)))
         return self._with_constants(_with_ends(steps), heads)
+
+    @functools.cached_property
+    def _fetching(self) -> set[str]:
+        """The operators that read a region of which ranks receive pieces."""
+        received = {fetch.name for fetch in self.graph.fetches.values() if fetch.received_bytes}
+        return {call.name for call in self.graph.calls.values() if received & call.reads}
 
     def _transfers(self, fetches: Sequence[Group]) -> Transfers:
         """This rank's part in the exchange of some fetches."""
@@ -411,7 +418,8 @@ class Program:
             size = -(-group.received_bytes // self.mesh.size())
             last = ready + 1 if not size and "/out" in name else len(calls)
             messages = group.senders or frozenset([(-1, 0)])
-            tasks[name] = Task(name, size, ready, min(due.get(name, last), last), after, messages)
+            when = min(due.get(name, last), last)
+            tasks[name] = Task(name, size, ready, when, after, messages, frees="/in" not in name)
         return list(tasks.values())
 
     def _call(self, instance: Instance) -> Call:

@@ -14,8 +14,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import tofu.torch
 from tofu.plans import SearchOptions
-from tofu.torch.batches import Task, batched, started
+from tofu.torch.batches import Task, batched, reordered, started
 from tofu.torch.models import MODELS
+from tofu.torch.module_trace import trace
 from tofu.torch.order import arranged
 from tofu.torch.rank_graph import Group
 from tofu.torch.rank_program import Fetch, Program
@@ -42,6 +43,24 @@ def test_no_more_than_the_limit_waits() -> None:
     tasks = [task(k, 9, 3) for k in range(4)]
     found = batched(tasks, 9, limit=5)
     assert found[2] == [tuple(tasks[:2])] and found[4] == [tuple(tasks[2:])]
+
+
+def test_what_frees_nothing_comes_when_it_is_needed() -> None:
+    tasks = [dataclasses.replace(task(k, 60 * k + 60, 9), frees=False) for k in range(3)]
+    found = batched(tasks, 200, limit=5)
+    assert {k: joined for k, joined in enumerate(found) if joined} == {
+        60 * k + 60: [(each,)] for k, each in enumerate(tasks)
+    }
+
+
+def test_views_that_receive_what_they_read_do_not_come_first() -> None:
+    module = torch.nn.Sequential(*[torch.nn.Linear(2, 2, bias=False) for _ in range(3)])
+    traced = trace(module, (torch.ones(1, 2),))
+    second = [o for o in traced.operators if o.name not in traced.forward]
+    first, view = "2.t_backward_2", "1.t_backward_2"
+    assert {first, view} <= {o.name for o in reordered(second)[:3]}
+    found = [o.name for o in reordered(second, fetching=[view])]
+    assert found.index(first) < 3 and found.index(view) == found.index("1.mm_backward_1") - 1
 
 
 def test_a_tile_that_is_there_is_cut_when_it_is_needed() -> None:

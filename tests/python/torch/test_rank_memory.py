@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tofu.torch
 from tofu.plans import SearchOptions
 from tofu.torch.models import MODELS
+from tofu.torch.module_trace import trace
 from tofu.torch.parallelize import program_of
+from tofu.torch.planning import plan_traced
 from tofu.torch.rank_memory import Lives, step_memory
 
 from .ranks import on_ranks
@@ -51,6 +54,17 @@ def test_views_take_no_memory_and_keep_what_they_view() -> None:
         del made
         assert lives.bytes == 0 and lives.most_bytes == 288
     assert [life.bytes for life in lives.lives] == [256, 32]
+
+
+def test_weights_are_received_one_layer_at_a_time() -> None:
+    with torch.device("meta"):
+        module = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024, bias=False) for _ in range(8)])
+        data = torch.empty(16384, 1024)
+    plan = plan_traced(trace(module, (data,)), (4,))
+    lives = [life for life in step_memory(plan).lives if life.fetched]
+    weights = [life for life in lives if life.bytes == module[0].weight.nbytes]
+    alive = (sum(o.born <= w.born < (o.died or math.inf) for o in weights) for w in weights)
+    assert len(weights) > 8 and max(alive) <= 2
 
 
 def test_parameters_and_states_are_tiles() -> None:
