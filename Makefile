@@ -29,8 +29,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 SITE = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
 INSTALL_TOFU := CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) PATH="$(abspath $(VENV))/bin:$$PATH" \
-  $(PIP) install --no-build-isolation -Cbuild-dir='$(BUILD)/python' \
-  -Ccmake.define.CMAKE_EXPORT_COMPILE_COMMANDS=ON
+  $(PIP) install --no-build-isolation -Cbuild-dir='$(BUILD)/python'
 CXX_SOURCES := $(shell find CMakeLists.txt cmake src -type f 2>/dev/null)
 CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread per worker, because the workers run in parallel.
@@ -168,7 +167,15 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.build
 
 CXX_FILES = $(shell find src tests/cpp -name '*.h' -o -name '*.cc')
 
-check: $(VENV)/.dev
+# Says how to compile each file by itself, which the builds do not.
+$(BUILD)/tidy/compile_commands.json: CMakeLists.txt $(VENV)/.requirements $(CXX_SOURCES)
+	@$(VENV)/bin/cmake -S . -B $(BUILD)/tidy -G Ninja -DTOFU_UNITY=OFF -DTOFU_BUILD_PYTHON=ON \
+	  -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DPython_EXECUTABLE="$(abspath $(VENV))/bin/python" \
+	  -DCMAKE_MAKE_PROGRAM="$(abspath $(VENV))/bin/ninja" -DCMAKE_PREFIX_PATH="$(SITE)" \
+	  --log-level=WARNING >/dev/null
+	@touch $@
+
+check: $(VENV)/.dev $(BUILD)/tidy/compile_commands.json
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -176,7 +183,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/vulture
 	$(VENV)/bin/clang-format --dry-run --Werror $(CXX_FILES)
 	find src -name '*.cc' | \
-	  xargs -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p $(BUILD)/python --quiet
+	  xargs -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p $(BUILD)/tidy --quiet
 
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix-only .
