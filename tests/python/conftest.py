@@ -5,6 +5,7 @@ import importlib.util
 import os
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +27,7 @@ if importlib.util.find_spec("torch") is None:
     collect_ignore = ["torch"]
 
 # --rotate takes one in this many of the tests that only --full takes.
-ROTATION = 40
+ROTATION = 10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -104,13 +105,19 @@ def is_taken(nodeid: str, key: str) -> bool:
     return bool(key) and zlib.crc32(f"{key} {nodeid}".encode()) % ROTATION == 0
 
 
-def is_left_out(item: pytest.Item, key: str) -> bool:
+def is_left_out(item: pytest.Item, key: str, case: int = 0) -> bool:
     """Whether only --full takes a test: one marked ``whole`` that the sample does not take.
 
-    Tests marked ``whole(rotates=False)``, which take minutes, are in no sample.
+    Every run takes the first N cases of a test marked ``whole(but=N)``. Tests marked
+    ``whole(rotates=False)``, which take minutes, are in no sample.
+
+    Args:
+        item: the test.
+        key: of the rotating sample.
+        case: the number of the test among its function's cases, from 0.
     """
     mark = item.get_closest_marker("whole")
-    if mark is None:
+    if mark is None or case < mark.kwargs.get("but", 0):
         return False
     return not (mark.kwargs.get("rotates", True) and is_taken(item.nodeid, key))
 
@@ -131,8 +138,13 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that only --full takes."""
     if config.getoption("--full"):
         return
-    key = config.getoption("--rotate")
-    left_out = [item for item in items if is_left_out(item, key)]
+    key, cases = config.getoption("--rotate"), Counter[str]()
+    left_out = []
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        if is_left_out(item, key, cases[function]):
+            left_out.append(item)
+        cases[function] += 1
     config.hook.pytest_deselected(items=left_out)
     out = set(left_out)
     items[:] = [item for item in items if item not in out]

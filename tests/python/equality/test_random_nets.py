@@ -14,14 +14,18 @@ from .random_nets.draw import DIVIDING, FIRST_ODD, HABITS, SMOOTH, draw
 from .random_nets.kinds import BATCHES, KINDS, ODD, WORKERS
 from .random_nets.spec import TRAINERS, Input, Node, Spec, from_text
 
-NETS, SAMPLE, CHUNK = 1000, 40, 10  # seeds: of --full, of each run, of one test
-ODD_NETS, ODD_SAMPLE = 500, 20
+NETS, SAMPLE, CHUNK = 1000, 20, 10  # seeds: of --full, of each run, of one test
+ODD_NETS, ODD_SAMPLE = 500, 10
+ROTATING = 200  # so many of each kind are also in the rotating sample
 
 CHUNKS = [
     pytest.param(
         start + first,
         id=f"{start + first}-{start + first + CHUNK - 1}",
-        marks=[pytest.mark.slow, *([] if first < sample else [pytest.mark.whole(rotates=False)])],
+        marks=[
+            pytest.mark.slow,
+            *([] if first < sample else [pytest.mark.whole(rotates=first < ROTATING)]),
+        ],
     )
     for start, nets, sample in ((0, NETS, SAMPLE), (FIRST_ODD, ODD_NETS, ODD_SAMPLE))
     for first in range(0, nets, CHUNK)

@@ -79,8 +79,7 @@ def load_parameters(path):
 
 
 # The cases that every run takes; --full takes all.
-EACH_RUN = {(2, "float32"), (4, "float64"), (6, "float32"), (7, "float64")}
-MORE = ((1, "5"), (2, "6,7"), (3, "2,7,3"))  # processes of mlp_distributed.py, and workers of each
+EACH_RUN = {(2, "float32"), (7, "float64")}
 CASES = [
     pytest.param(workers, dtype, marks=[] if (workers, dtype) in EACH_RUN else [pytest.mark.whole])
     for workers in range(2, 9)
@@ -127,11 +126,9 @@ def test_small_scripts_compute_the_same(script, workers, tmp_path):
     assert "rounding only" in ran.stdout
 
 
-@pytest.mark.parametrize(
-    ("processes", "workers"),
-    [(2, "2,3"), *(pytest.param(*each, marks=pytest.mark.whole) for each in MORE)],
-)
+@pytest.mark.parametrize(("processes", "workers"), [(2, "2,3"), (1, "5"), (2, "6,7"), (3, "2,7,3")])
 @pytest.mark.slow
+@pytest.mark.whole
 def test_processes_compute_the_same(processes, workers, tmp_path):
     runs = []
     for numbers in ("1", workers):
@@ -144,6 +141,7 @@ def test_processes_compute_the_same(processes, workers, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 def test_demo_ends_with_a_table():
     command = [EXAMPLES / "demo.py", "--epochs", "1", "--workers", "2", "digits_resnet.py"]
     ran = subprocess.run(

@@ -49,6 +49,7 @@ OF_ONE = {
 }
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize(("workers", "dtype"), [(2, "float64"), (4, "float32")])
 def test_of_one_worker(library, workers, dtype):
     records = run(library, *OF_ONE, "--workers", workers, "--dtype", dtype)
@@ -67,6 +68,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize(("workers", "dtype"), [(2, "float32"), (3, "float64")])
 def test_of_tiles_and_of_a_whole_output(library, workers, dtype):
     """MXNet allocates these arrays on the script's own thread."""
@@ -77,6 +79,7 @@ def test_of_tiles_and_of_a_whole_output(library, workers, dtype):
         assert "Failed to allocate CPU Memory" in error
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize("workers", [2, 4])
 def test_of_all_workers_at_once_where_memory_is_scarce(library, workers):
     for record in run(library, "forward", "--scarce", "--every", 3, "--workers", workers):
@@ -85,6 +88,7 @@ def test_of_all_workers_at_once_where_memory_is_scarce(library, workers):
         assert "tofu: thrown by operator" in error
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize("workers", [2, 4])
 def test_backward_allocates_nothing_where_memory_is_scarce(library, workers):
     """Forward allocates for it: errors of its operators, which run on all workers, would race."""

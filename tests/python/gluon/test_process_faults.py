@@ -47,7 +47,7 @@ FAULTS = {
     ("launcher", "interrupted"): "",
     ("network", "gone"): "waiting for .*nothing for 8 s|no heartbeat from .* for 5 s",
 }
-SAMPLE = {("worker", "exits", "first"), ("worker", "stopped", "step"), ("network", "gone", "save")}
+SAMPLE = {("worker", "exits", "first")}
 
 
 def cases():
@@ -142,10 +142,8 @@ def test_all_end_soon_with_an_error(tmp_path, role, fault, stage, text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "stage",
-    [each if each == "step" else pytest.param(each, marks=pytest.mark.whole) for each in STAGES],
-)
+@pytest.mark.whole
+@pytest.mark.parametrize("stage", STAGES)
 def test_training_ends_while_its_launcher_is_stopped(tmp_path, stage):
     """A stopped launcher only watches; when it continues, it reports the end of the run."""
     line = [*LAUNCH, str(FILE), str(tmp_path), stage, "elsewhere"]
@@ -162,6 +160,7 @@ def test_training_ends_while_its_launcher_is_stopped(tmp_path, stage):
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize("fault", ["KILL", "TERM"])
 def test_a_stopped_launcher_hides_no_fault(tmp_path, fault):
     """The other worker ends itself within the limit; the launcher reports why when it continues."""

@@ -170,6 +170,7 @@ IMPORTS = {
 }
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize("way", IMPORTS)
 def test_importing_mxnet_turns_tofu_on(way):
     done = run(
@@ -186,6 +187,7 @@ def test_importing_mxnet_turns_tofu_on(way):
     assert "over 4 workers cpu(0-3)" in lines[0]
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize("way", IMPORTS)
 def test_a_script_turns_tofu_on_before_its_import(way):
     switch = """
@@ -244,6 +246,7 @@ def test_modules_keep_their_own_loaders():
     assert done.stdout == "SourceFileLoader True\nTrue\n", done.stderr
 
 
+@pytest.mark.whole(but=2)
 @pytest.mark.parametrize(
     ("environment", "text"),
     [
