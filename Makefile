@@ -1,5 +1,6 @@
 # make demo   trains the two examples serially and over four workers, and compares
-# make test   runs all tests, C++ and Python
+# make test   runs the C++ tests, and those of Python with fewer cases
+# make test-quick ONLY=search  runs the tests of one folder or file of the sources, in a minute
 # make test-all   runs those of which make test takes a sample, too
 # make test-tsan  runs the tests of what threads share under ThreadSanitizer
 # make test-torch  runs the tests of PyTorch's front end, in an environment of its own
@@ -35,7 +36,7 @@ CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread per worker, because the workers run in parallel.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: help build demo test test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet paper results bench wheel check format clean
+.PHONY: help build demo test test-quick test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet paper results bench wheel check format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -95,7 +96,7 @@ bench: $(VENV)/.build
 # --- tests ----------------------------------------------------------------------------------
 
 test: test-cpp test-python
-	@echo "passed; make test-all also runs the tests marked whole$(if $(ROTATE), that the sample left out), and those of threads"
+	@echo "passed; make test-all also runs the tests that pytest deselected$(if $(ROTATE), beside a sample), and those of threads"
 
 $(BUILD)/tests/.built: $(CXX_SOURCES) $(CXX_TESTS) $(VENV)/.requirements
 	@scripts/find_googletest.sh $(VENV)/bin/cmake
@@ -119,6 +120,17 @@ PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $$(($(JOBS) + 1)) --dist loa
 
 test-python: $(VENV)/.build
 	@$(PYTEST) $(if $(ROTATE),--rotate=$(ROTATE))
+
+# Builds the C++ tests if it runs some of them.
+ONLY ?=
+test-quick: $(VENV)/.build
+	@test -n "$(ONLY)" || { echo "usage: make test-quick ONLY=folder or file of the sources" >&2; exit 2; }
+	@found=$$($(VENV)/bin/python scripts/tests_of.py "$(ONLY)"); eval "$$found"; \
+	if [[ -n $$suites ]]; then \
+	  $(MAKE) --no-print-directory $(BUILD)/tests/.built; \
+	  $(BUILD)/tests/tofu_tests --gtest_brief=1 --gtest_filter="$$suites"; \
+	fi; \
+	if [[ -n $$tests ]]; then $(PYTEST) -m "not slow" $$tests; fi
 
 test-all: test-cpp test-tsan $(VENV)/.build
 	@$(BUILD)/tests/tofu_tests --gtest_brief=1 --gtest_also_run_disabled_tests \

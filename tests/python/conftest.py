@@ -5,7 +5,6 @@ import importlib.util
 import os
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -105,21 +104,55 @@ def is_taken(nodeid: str, key: str) -> bool:
     return bool(key) and zlib.crc32(f"{key} {nodeid}".encode()) % ROTATION == 0
 
 
-def is_left_out(item: pytest.Item, key: str, case: int = 0) -> bool:
-    """Whether only --full takes a test: one marked ``whole`` that the sample does not take.
+def may_rotate(item: pytest.Item) -> bool:
+    """Whether a test is in rotating samples: tests of minutes are ``whole(rotates=False)``."""
+    mark = item.get_closest_marker("whole")
+    return mark is None or bool(mark.kwargs.get("rotates", True))
 
-    Every run takes the first N cases of a test marked ``whole(but=N)``. Tests marked
-    ``whole(rotates=False)``, which take minutes, are in no sample.
+
+def is_whole(item: pytest.Item, case: int) -> bool:
+    """Whether no run has to take a test: it is marked ``whole``.
 
     Args:
         item: the test.
-        key: of the rotating sample.
-        case: the number of the test among its function's cases, from 0.
+        case: its number among its function's cases, from 0. Every run takes those below N of a
+            function marked ``whole(but=N)``.
     """
     mark = item.get_closest_marker("whole")
-    if mark is None or case < mark.kwargs.get("but", 0):
-        return False
-    return not (mark.kwargs.get("rotates", True) and is_taken(item.nodeid, key))
+    return mark is not None and case >= mark.kwargs.get("but", 0)
+
+
+def values_of(case: pytest.Item) -> set[tuple[int, str]]:
+    """The number of each of a case's lists of parameters, and the name of its value there."""
+    specification = getattr(case, "callspec", None)
+    return set(enumerate(specification._idlist if specification else [""]))
+
+
+def one_of_each(cases: list[pytest.Item]) -> list[pytest.Item]:
+    """Some of a function's cases, in which each value of each list of parameters occurs.
+
+    They are few where a function has several lists, of which pytest makes the product.
+    """
+    values = {case: values_of(case) for case in cases}
+    if max(map(len, values.values()), default=0) < 2:
+        return cases
+    missing, taken = set[tuple[int, str]]().union(*values.values()), []
+    while missing:
+        taken.append(max(values, key=lambda case: len(values[case] & missing)))
+        missing -= values.pop(taken[-1])
+    return taken
+
+
+def in_each_run(items: list[pytest.Item]) -> set[pytest.Item]:
+    """The tests that every run takes. The others are left to --full and to rotating samples."""
+    functions: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    taken = set[pytest.Item]()
+    for cases in functions.values():
+        chosen = [case for number, case in enumerate(cases) if not is_whole(case, number)]
+        taken.update(one_of_each(chosen))
+    return taken
 
 
 def slow_files_first(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -138,16 +171,10 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that only --full takes."""
     if config.getoption("--full"):
         return
-    key, cases = config.getoption("--rotate"), Counter[str]()
-    left_out = []
-    for item in items:
-        function = item.nodeid.partition("[")[0]
-        if is_left_out(item, key, cases[function]):
-            left_out.append(item)
-        cases[function] += 1
-    config.hook.pytest_deselected(items=left_out)
-    out = set(left_out)
-    items[:] = [item for item in items if item not in out]
+    key, always = config.getoption("--rotate"), in_each_run(items)
+    chosen = always.union(i for i in items if may_rotate(i) and is_taken(i.nodeid, key))
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
 
 
 def pytest_collection_finish() -> None:

@@ -25,6 +25,7 @@ def gpu(import_script):
     return import_script("_gpu")
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize("arguments", [[], ["--cold"]], ids=["warm", "cold"])
 def test_the_cpu_part_measures_every_pattern(arguments):
     ran = run("--format", "json", *arguments)

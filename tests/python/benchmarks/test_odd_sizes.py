@@ -21,6 +21,7 @@ def test_quartiles_where_there_are_enough(odd_sizes):
     assert odd_sizes.quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == "3.00 (1.50 to 4.50)"
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 def test_smoke(run_script):
     printed = run_script("benchmarks/odd_sizes.py", "--smoke", "--rounds", "1")

@@ -27,6 +27,7 @@ def test_errors_come_through_and_are_timed(setup):
     assert clock.parts["part"] > 0
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("model", "runs"), [("resnet-50", ["0", "2"]), ("rnn-10-8k", ["2"])])
 def test_smoke(model, runs, run_script, tmp_path):
     output = tmp_path / "results" / "setup.json"

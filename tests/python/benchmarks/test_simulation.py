@@ -26,6 +26,7 @@ def test_the_summary_leaves_out_what_was_calibrated(simulation):
     assert found["workers_cpu"] == pytest.approx({"median": 0.4, "worst": 0.8})
 
 
+@pytest.mark.whole
 def test_smoke(run_script, tmp_path):
     output = tmp_path / "results" / "simulation.json"
     options = ["--smoke", "--machine", MACHINE, "--workers", "1", "2", "--steps", "2"]

@@ -28,6 +28,7 @@ def test_ratios_are_medians_of_the_rounds(speed):
     assert found[0]["quartiles"] == pytest.approx([0.7, 9.0])
 
 
+@pytest.mark.whole
 def test_smoke(run_script, tmp_path):
     output = tmp_path / "results" / "speed.json"
     options = ["--smoke", "--models", "rnn", "--rounds", "1", "--steps", "1"]

@@ -28,6 +28,7 @@ while True:
 """
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize(
     ("words", "begun"),
     [

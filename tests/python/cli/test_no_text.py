@@ -32,7 +32,7 @@ def no_text(environment, monkeypatch):  # noqa: F811
 
 @pytest.mark.parametrize(
     "asked",
-    ["wresnet-152-10 --workers 8", "mlp --workers 4 --memory 2GiB", "mlp --workers 2 --layers"],
+    ["alexnet --workers 8", "mlp --workers 4 --memory 2GiB", "mlp --workers 2 --layers"],
 )
 def test_plan_reads_no_plan_and_no_graph(no_text, environment, capsys, asked):  # noqa: F811
     with pytest.raises(SystemExit, match=r"^0$"):

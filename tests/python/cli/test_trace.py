@@ -50,6 +50,7 @@ def spans(folder):
     return found
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize("fetch", ["multifetch", "plain"])
 def test_a_step_of_every_worker_adds_up(tmp_path, fetch):
     """There are more workers than cores, for which MXNet's own profiler would end the process."""
@@ -104,6 +105,7 @@ def test_a_script_that_fails_shows_its_own_frames(tmp_path):
     assert not (tmp_path / "trace.json").exists()
 
 
+@pytest.mark.whole
 def test_a_script_that_is_no_python_shows_no_frames(tmp_path):
     ran = trace(tmp_path, "for x in:\n", "--workers=2")
     assert ran.returncode == 1
@@ -145,6 +147,7 @@ def test_files_that_a_trace_must_not_replace(tmp_path):
     assert line == "tofu: --output none/trace.json: there is no folder none"
 
 
+@pytest.mark.whole
 def test_a_process_that_does_not_end_is_ended(tmp_path):
     """The command still shows the output of the ended process."""
     stuck = "import atexit, time\natexit.register(time.sleep, 600)\n" + TRAIN

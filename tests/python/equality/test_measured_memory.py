@@ -3,7 +3,6 @@
 The worker is the first, whose tiles are the largest. docs/results/odd_sizes.md has the figures.
 """
 
-import contextlib
 import functools
 import os
 import subprocess
@@ -16,7 +15,6 @@ from .measured_memory import LARGER
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKERS = (3, 5, 7)
-ATTEMPTS = 5
 MOST = 1.12  # relative to a k-th of a single worker's memory
 
 
@@ -24,26 +22,19 @@ MOST = 1.12  # relative to a k-th of a single worker's memory
 def measured_mib(name, workers):
     """The MiB that the first worker holds.
 
-    MXNet's profiler of memory crashed or hung in 2 of 16 runs; all others gave the same figure.
+    One thread runs all, as MXNet's profiler of memory may crash or hang where several allocate.
     """
-    module = "tests.python.equality.measured_memory"
-    # Contexts of pinned memory share threads with other contexts, on which fetches wait.
-    threads = {"MXNET_CPU_WORKER_NTHREADS": "4", "OMP_NUM_THREADS": "1"}
-    for _ in range(ATTEMPTS):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            ran = subprocess.run(
-                [sys.executable, "-m", module, name, str(workers), "0"],
-                cwd=ROOT,
-                env={**os.environ, **threads},
-                capture_output=True,
-                text=True,
-                timeout=100,
-                check=False,
-            )
-            if ran.returncode >= 0:  # not ended by a signal
-                assert ran.returncode == 0, ran.stderr
-                return float(ran.stdout)
-    raise AssertionError(f"{ATTEMPTS} runs crashed or hung")
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.python.equality.measured_memory", name, str(workers), "0"],
+        cwd=ROOT,
+        env={**os.environ, "MXNET_ENGINE_TYPE": "NaiveEngine", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return float(ran.stdout)
 
 
 def cases():

@@ -59,6 +59,7 @@ def shell(folder, text):
     return ran
 
 
+@pytest.mark.whole
 def test_the_commands_of_the_page(folder):
     find, compile_it, verify, check, run = commands()
     shell(folder, f"{find}\n{compile_it}")

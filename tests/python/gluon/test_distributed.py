@@ -227,6 +227,7 @@ def faulty(folder, fault):
     return path
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize(
     ("fault", "status", "texts"),
     [
@@ -318,6 +319,7 @@ def unwatched(request, tmp_path_factory):
             process.communicate()
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["kill", "exit"])
 def test_heartbeats_tell_of_a_dead_process(unwatched, fault):
@@ -365,6 +367,7 @@ def test_a_process_without_the_switch_is_named(tmp_path):
 CONNECT = "import mxnet as mx; mx.kv.create('dist_sync')"
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize("role", ["worker", "server", "scheduler"])
 def test_no_process_waits_for_others_without_end(tmp_path, role):
     """This holds even if the script makes the kvstore itself."""
@@ -387,6 +390,7 @@ if store.rank:
 """
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize("call", ["store._barrier()", "store.init('key', mx.nd.ones(2))"])
 def test_no_call_of_the_scripts_kvstore_waits_without_end(tmp_path, call):
     """For a process that lives, and does not make the same call."""

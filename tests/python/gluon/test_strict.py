@@ -182,6 +182,7 @@ print("end")
 NOTHING = "nothing was partitioned: tofu partitions Gluon blocks"
 
 
+@pytest.mark.whole(but=2)
 @pytest.mark.parametrize(
     ("script", "strict", "status", "told"),
     [

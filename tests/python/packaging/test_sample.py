@@ -1,6 +1,7 @@
 """The rotating sample of the tests that only --full takes."""
 
 import importlib.util
+import types
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,15 @@ def test_many_keys_take_every_test(conftest):
     assert all(any(conftest.is_taken(f"test[{i}]", key) for key in keys) for i in range(50))
 
 
+class Item:
+    def __init__(self, nodeid, *values, mark=None):
+        self.nodeid, self.mark = nodeid, mark
+        self.callspec = types.SimpleNamespace(_idlist=values)
+
+    def get_closest_marker(self, name):
+        return self.mark and self.mark.mark
+
+
 @pytest.mark.parametrize(
     ("mark", "taken"),
     [
@@ -45,37 +55,40 @@ def test_many_keys_take_every_test(conftest):
     ],
 )
 def test_some_tests_are_in_no_sample(conftest, mark, taken):
-    class Item:
-        nodeid = "test"
-
-        def get_closest_marker(self, name):
-            return mark and mark.mark
-
-    keys = [str(number) for number in range(40 * conftest.ROTATION)]
-    assert any(not conftest.is_left_out(Item(), key) for key in keys) is taken
+    assert conftest.may_rotate(Item("test", mark=mark)) is taken
 
 
 def test_the_first_cases_are_always_taken(conftest):
-    class Item:
-        def __init__(self, nodeid):
-            self.nodeid = nodeid
-
-        def get_closest_marker(self, name):
-            return pytest.mark.whole(but=2).mark
-
-    class Config:
-        def __init__(self):
-            self.hook, self.left_out = self, []
-
-        def getoption(self, name):
-            return ""
-
-        def pytest_deselected(self, items):
-            self.left_out = items
-
+    mark = pytest.mark.whole(but=2)
     functions = ("a.py::test", "a.py::test_of_more", "b.py::test")
-    items = [Item(f"{name}[{case}]") for case in range(3) for name in functions]
-    config = Config()
+    items = [
+        Item(f"{name}[{case}]", f"{case}", mark=mark) for case in range(3) for name in functions
+    ]
+    assert conftest.in_each_run(items) == set(items[:6])
+
+
+def test_each_value_of_a_product_is_always_taken(conftest):
+    """Of three by four cases, four have each value of both; of a single list, all cases."""
+    product = [Item(f"test[{a}-{b}]", a, b) for a in "abc" for b in "1234"]
+    listed = [Item(f"test_more[{a}]", a) for a in "abc"]
+    taken = conftest.in_each_run([*product, *listed])
+    assert taken >= set(listed)
+    cases = [item for item in product if item in taken]
+    assert len(cases) == 4
+    assert {value for item in cases for value in item.callspec._idlist} == set("abc1234")
+
+
+@pytest.mark.parametrize(("full", "key"), [(True, ""), (False, ""), *((False, k) for k in "abc")])
+def test_what_is_left_out_is_told(conftest, full, key):
+    told = []
+    config = types.SimpleNamespace(
+        getoption={"--full": full, "--rotate": key}.get,
+        hook=types.SimpleNamespace(pytest_deselected=lambda items: told.extend(items)),
+    )
+    items = [Item(f"test[{a}-{b}]", a, b) for a in "abcdef" for b in "123456"]
+    all_items, always = list(items), conftest.in_each_run(items)
     conftest.leave_out(config, items)
-    assert [item.nodeid for item in items] == [f"{f}[{i}]" for i in range(2) for f in functions]
-    assert [item.nodeid for item in config.left_out] == [f"{name}[2]" for name in functions]
+    rotating = [i for i in all_items if i not in always and conftest.is_taken(i.nodeid, key)]
+    assert bool(rotating) == bool(key)
+    assert set(items) == (set(all_items) if full else always.union(rotating))
+    assert set(told) == set(all_items) - set(items)

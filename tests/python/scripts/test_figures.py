@@ -18,6 +18,7 @@ def modules(import_script):
     return {name: import_script(name) for name in ("_common", "_fetches", "_blocks")}
 
 
+@pytest.mark.whole
 def test_figure10_compares_all_algorithms(run_script, tmp_path):
     pytest.importorskip("matplotlib")
     text = run_script("scripts/figure10.py", "--smoke", "--output", tmp_path)
@@ -72,6 +73,7 @@ def test_no_labels_of_figure11_overlap(import_script):
             assert not box.overlaps(boxes[j]), (texts[i].get_text(), texts[j].get_text())
 
 
+@pytest.mark.whole
 def test_table1_times_every_variant(run_script, tmp_path):
     text = run_script("scripts/table1.py", "--smoke", "--time-limit", "2", "--output", tmp_path)
     cells = json.loads((tmp_path / "table1.json").read_text())["cells"]

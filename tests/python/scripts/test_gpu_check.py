@@ -82,6 +82,7 @@ def test_without_nvrtc_it_fails(stand_in: dict[str, str], tmp_path: Path) -> Non
     assert done.stderr.startswith("gpu_check: found no NVRTC, expected libnvrtc.so of CUDA 11.2")
 
 
+@pytest.mark.whole
 def test_all_checks_run_and_say_what_they_found(
     stand_in: dict[str, str], library: Path, tmp_path: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_all_checks_run_and_say_what_they_found(
     assert found["checks"]["host"]["found"]["fetch_us_16_threads"] > 0
 
 
+@pytest.mark.whole
 def test_a_kernel_that_does_not_run_fails_the_check(
     stand_in: dict[str, str], library: Path, tmp_path: Path
 ) -> None:

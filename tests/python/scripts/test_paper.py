@@ -307,6 +307,7 @@ def test_figure11s_observations_are_statements(scripts):
     ]
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 def test_the_smallest_models_make_a_whole_page(run_script, tmp_path):
     """Runs `make paper SMOKE=1`, without figures of the same scripts with more models."""

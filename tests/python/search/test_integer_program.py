@@ -52,6 +52,7 @@ def test_steps_of_a_reduced_model_are_optimal(name: str, highs: ModuleType) -> N
     check(highs, build(name, batch_size=48, reduced=True).training_graph(), 12, 3)
 
 
+@pytest.mark.whole(but=1)
 @pytest.mark.parametrize(
     "name", ["rnn-10-8k", pytest.param("wresnet-152-10", marks=pytest.mark.slow)]
 )

@@ -38,6 +38,7 @@ def traced(graph_of):
     return BatchGraphs(from_model), batches
 
 
+@pytest.mark.whole(but=2)
 @pytest.mark.parametrize("name", sorted(models.MODELS))
 def test_the_graphs_are_those_of_the_model(name, monkeypatch):
     traced = []
