@@ -430,11 +430,15 @@ class ProgramStep:
         after: the steps that make what any worker reads here.
         pieces: of a fetch: (worker, or -1 for the fill; term; begin in the worker's array; begin in
             the region; extents).
+        outline: for each term, its piece if that is the whole region, or else one of the fill; of
+            neighbouring terms that are alike, the first three.
         reduction: how terms combine: "sum", "max", "min" or "prod".
         terms: their number.
         fill: the value of elements outside the tensor.
         held: the array of which others read pieces; step -1 if this worker has none.
         source: the same array on workers that make it last.
+        receives: whether pieces are another worker's.
+        sends: whether other workers read pieces of `held`.
         sent: (reader, begin in the array, extents) of each piece that another worker reads.
         received_bytes: bytes that all workers of a fetch receive.
         pattern: for a reader in the middle of the plan's digits: (steps, as bits, at which the
@@ -460,6 +464,8 @@ class ProgramStep:
     @property
     def pieces(self) -> list[tuple[int, int, _Shape, _Shape, _Shape]]: ...
     @property
+    def outline(self) -> list[tuple[int, int, _Shape, _Shape, _Shape]]: ...
+    @property
     def reduction(self) -> str: ...
     @property
     def terms(self) -> int: ...
@@ -470,11 +476,35 @@ class ProgramStep:
     @property
     def source(self) -> tuple[int, int]: ...
     @property
+    def receives(self) -> bool: ...
+    @property
+    def sends(self) -> bool: ...
+    @property
     def sent(self) -> list[tuple[int, _Shape, _Shape]]: ...
     @property
     def received_bytes(self) -> int: ...
     @property
     def pattern(self) -> list[tuple[int, int]]: ...
+
+class ExchangeOutline:
+    """The bytes of one worker's messages in an exchange.
+
+    Attributes:
+        packed_bytes: sent in messages of several pieces; equal messages count once.
+        alone: (number of the fetch, begin in its array, extents, how many messages) of messages of
+            one piece, which are sent.
+        received_bytes: bytes received in messages that are not in `apart`.
+        apart: (sender, bytes) of messages with a piece that is a whole region.
+    """
+
+    @property
+    def packed_bytes(self) -> int: ...
+    @property
+    def alone(self) -> list[tuple[int, _Shape, _Shape, int]]: ...
+    @property
+    def received_bytes(self) -> int: ...
+    @property
+    def apart(self) -> list[tuple[int, int]]: ...
 
 class WorkerProgram:
     """The program of one worker.
@@ -493,6 +523,14 @@ class WorkerProgram:
     def steps(self) -> list[ProgramStep]: ...
     @property
     def heads(self) -> list[tuple[str, tuple[int, int], int, _Shape, list[int]]]: ...
+    def outline(self, fetches: Sequence[int], forms: Sequence[int]) -> ExchangeOutline:
+        """Sum up the messages of an exchange of some fetches.
+
+        Args:
+            fetches: the numbers of their steps.
+            forms: for each, a number that is equal where pieces of one array lie alike in messages.
+        """
+
     @property
     def fetched_bytes(self) -> int: ...
     @property

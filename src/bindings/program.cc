@@ -7,6 +7,8 @@
 
 #include "bindings/documents.h"
 #include "bindings/interruptible.h"
+#include "passes/divide/outline_exchange.h"
+#include "passes/divide/plan_stage.h"
 #include "passes/divide/worker_program.h"
 
 namespace py = pybind11;
@@ -21,7 +23,7 @@ std::shared_ptr<WorkerProgram> Program(const TablePlan& plan, int worker,
   const Interruptible interruptible;
   return std::make_shared<WorkerProgram>(
       MakeWorkerProgram(plan.graph(), plan.strategies(), plan.plan, worker,
-                        {std::nullopt, true, spare_bytes}));
+                        {std::nullopt, true, spare_bytes, false}));
 }
 
 std::string KindName(const ProgramStep& step) {
@@ -69,9 +71,9 @@ py::list Outputs(const ProgramStep& step) {
 }
 
 // (worker or -1, term, begin in the source, begin in the region, extents)
-py::list PieceRecords(const ProgramStep& step) {
+py::list Records(const std::vector<FetchPiece>& found) {
   py::list pieces;
-  for (const FetchPiece& piece : step.spec.pieces) {
+  for (const FetchPiece& piece : found) {
     const Shape& from = piece.source == kFill ? piece.to.begin : piece.from.begin;
     pieces.append(py::make_tuple(piece.source, piece.term, ShapeTuple(from),
                                  ShapeTuple(piece.to.begin),
@@ -80,10 +82,33 @@ py::list PieceRecords(const ProgramStep& step) {
   return pieces;
 }
 
+bool HasPieces(const ProgramStep& step) {
+  return step.takes_part && step.stage != nullptr;
+}
+
+py::list PieceRecords(const ProgramStep& step) {
+  return HasPieces(step) ? Records(PiecesOf(step).pieces) : py::list();
+}
+
+py::list OutlineRecords(const ProgramStep& step) {
+  return HasPieces(step) ? Records(OutlineTerms(step)) : py::list();
+}
+
+// (number of the fetch, begin in the array, extents, how many alike)
+py::list SentAlone(const ExchangeOutline& outline) {
+  py::list sent;
+  for (const SingleMessages& each : outline.alone) {
+    sent.append(py::make_tuple(each.fetch, ShapeTuple(each.box.begin),
+                               ShapeTuple(each.box.Extents()), each.count));
+  }
+  return sent;
+}
+
 // (reader, begin in the array, extents)
 py::list Sent(const ProgramStep& step) {
   py::list sent;
-  for (const SentPiece& piece : step.sent) {
+  if (!step.sends) return sent;
+  for (const SentPiece& piece : PlanSent(*step.stage, step.spec.worker)) {
     sent.append(py::make_tuple(piece.reader, ShapeTuple(piece.box.begin),
                                ShapeTuple(piece.box.Extents())));
   }
@@ -146,13 +171,22 @@ void BindProgram(py::module_* module) {
                              [](const ProgramStep& step) { return Array(step.held); })
       .def_property_readonly("source",
                              [](const ProgramStep& step) { return Array(step.source); })
+      .def_readonly("receives", &ProgramStep::receives)
+      .def_readonly("sends", &ProgramStep::sends)
+      .def_property_readonly("outline", &OutlineRecords)
       .def_property_readonly("sent", &Sent)
       .def_readonly("received_bytes", &ProgramStep::received_bytes)
       .def_property_readonly("pattern", &Senders);
+  py::class_<ExchangeOutline>(*module, "ExchangeOutline", "The messages of an exchange.")
+      .def_readonly("packed_bytes", &ExchangeOutline::packed_bytes)
+      .def_property_readonly("alone", &SentAlone)
+      .def_readonly("received_bytes", &ExchangeOutline::received_bytes)
+      .def_readonly("apart", &ExchangeOutline::apart);
   py::class_<WorkerProgram, std::shared_ptr<WorkerProgram>>(*module, "WorkerProgram",
                                                             "The program of one worker.")
       .def_readonly("worker", &WorkerProgram::worker)
       .def_property_readonly("steps", &Steps)
+      .def("outline", &OutlineExchange, py::arg("fetches"), py::arg("forms"))
       .def_property_readonly("heads", &Heads)
       .def_property_readonly("fetched_bytes", &FetchedBytes)
       .def_readonly("shared_bytes", &WorkerProgram::shared_bytes);

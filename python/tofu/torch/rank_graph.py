@@ -8,22 +8,22 @@ program. What they decide by is the same on all of them: names, and the bytes th
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
 from tofu import _core
 from tofu.dtypes import NAMES
 from tofu.plans.layout import boxes_of
-from tofu.torch.exchange import FILL, Piece, Region
+from tofu.torch.exchange import FILL, Piece, Region, Transfers
 from tofu.torch.module_graph import attributes_of
 from tofu.torch.placements import Boxes
 from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.traced import Entry, Operator
 
-__all__ = ["Group", "Instance", "RankGraph", "Senders", "Tile", "Tiled"]
+__all__ = ["Group", "Instance", "Moves", "RankGraph", "Senders", "Tile", "Tiled"]
 
 Tile = tuple[int, int]  # a step of the program, and its output
 Senders = frozenset[tuple[int, int]]
@@ -72,13 +72,57 @@ class Tiled:
 
     Attributes:
         tile: this rank's tile; None if nothing reads it.
-        boxes: the tile of each rank.
+        shape: the whole tensor's.
+        cuts: the dimension that each part of `parts` cuts, -1 for none.
+        parts: the sizes of the mesh's dimensions that have 2 or more devices.
         maker: the name of the call or fetch that makes it on some rank; "" for a variable.
     """
 
     tile: Optional[Tile]
-    boxes: Boxes
+    shape: tuple[int, ...]
+    cuts: tuple[int, ...]
+    parts: tuple[int, ...]
     maker: str = ""
+
+    @functools.cached_property
+    def boxes(self) -> Boxes:
+        """The tile of each rank."""
+        return boxes_of(self.shape, self.cuts, self.parts)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """A rank's part in an exchange of some fetches. Its messages are made when they are needed.
+
+    Attributes:
+        graph: the rank's graph.
+        fetches: the fetches.
+        has_messages: whether the rank sends or receives, or a collective of all ranks does.
+        sent: the tiles that the rank sends.
+        reads: the tiles of which its own regions have pieces.
+        makes: the regions.
+        is_crowded: whether every rank sends a little to every other.
+    """
+
+    graph: RankGraph
+    fetches: tuple[Group, ...]
+    has_messages: bool
+    sent: tuple[Tile, ...]
+    reads: tuple[Tile, ...]
+    makes: tuple[Tile, ...]
+    is_crowded: bool
+
+    @functools.cached_property
+    def transfers(self) -> Transfers:
+        """The messages and regions."""
+        regions = [self.graph.region(fetch) for fetch in self.fetches]
+        sent = [
+            (reader, piece, region)
+            for fetch, region in zip(self.fetches, regions)
+            for reader, piece in self.graph.sent(fetch)
+        ]
+        own = [region for fetch, region in zip(self.fetches, regions) if fetch.step is not None]
+        return Transfers(own, sent, self.graph.worker, is_crowded=self.is_crowded)
 
 
 class RankGraph:
@@ -89,6 +133,7 @@ class RankGraph:
         worker: the rank's number among the mesh's devices.
 
     Attributes:
+        worker: as given.
         calls: the operators by name.
         fetches: the fetches by name, in an order in which they can be made.
         variables: the module's variables, divided, by name.
@@ -96,8 +141,8 @@ class RankGraph:
     """
 
     def __init__(self, plan: TorchPlan, worker: int) -> None:
-        self._worker = worker
-        program = plan.program(worker)
+        self.worker = worker
+        self._program = program = plan.program(worker)
         self._steps = program.steps
         self._operators = {operator.name: operator for operator in plan.traced.operators}
         self._nodes = plan.problem.graph.nodes
@@ -114,10 +159,10 @@ class RankGraph:
         self.mutations: dict[str, Tiled] = {}
         self._ends: set[int] = set()
         read = {tile for step in self._steps for tile in step.inputs}
-        read |= {step.held for step in self._steps if step.sent}
+        read |= {step.held for step in self._steps if step.sends}
         for role, tile, maker, shape, cuts in program.heads:
             kind, _, name = role.partition(":")
-            tiled = Tiled(tile, boxes_of(shape, tuple(cuts), parts), self._group_name(maker))
+            tiled = Tiled(tile, shape, tuple(cuts), parts, self._group_name(maker))
             read.add(tile)
             self._ends.add(maker)
             if kind == "output":
@@ -127,7 +172,9 @@ class RankGraph:
         self.variables = {
             self._names[number]: Tiled(
                 (number, 0) if (number, 0) in read else None,
-                boxes_of(self._whole_shape(number), plan.cuts[Entry(self._names[number])], parts),
+                self._whole_shape(number),
+                plan.cuts[Entry(self._names[number])],
+                parts,
             )
             for number, kind in enumerate(self._kinds)
             if kind == "variable"
@@ -156,27 +203,46 @@ class RankGraph:
 
     def region(self, group: Group) -> Region:
         """The region of a fetch; without pieces if this rank takes no part."""
+        return self._region(group, self._step(group).pieces)
+
+    def region_outline(self, group: Group) -> Region:
+        """A region that takes as much memory where it is assembled, with few pieces."""
+        return self._region(group, self._step(group).outline)
+
+    def _step(self, group: Group) -> _core.ProgramStep:
+        return self._steps[self._numbers[group.name]]
+
+    def _region(self, group: Group, found: Sequence[Any]) -> Region:
         number = self._numbers[group.name]
         step = self._steps[number]
         ((shape, flag),) = step.outputs
         pieces = tuple(
-            Piece(owner, step.held if owner == self._worker else None, term, start, to, extents)
-            for owner, term, start, to, extents in step.pieces
+            Piece(owner, step.held if owner == self.worker else None, term, start, to, extents)
+            for owner, term, start, to, extents in found
             if owner == FILL or 0 not in extents
         )
         dtype = getattr(torch, NAMES[flag])
         return Region(
-            self._worker, (number, 0), shape, dtype, pieces, step.reduction, step.terms,
+            self.worker, (number, 0), shape, dtype, pieces, step.reduction, step.terms,
             float(step.fill), self._order(number),
         )  # fmt: skip
 
     def sent(self, group: Group) -> list[tuple[int, Piece]]:
         """The pieces of this rank's tile that others fetch, each with its reader."""
-        step = self._steps[self._numbers[group.name]]
+        step = self._step(group)
         return [
-            (reader, Piece(self._worker, step.held, 0, start, (), extents))
-            for reader, start, extents in step.sent
+            (reader, self.sent_piece(group, start, extents)) for reader, start, extents in step.sent
         ]
+
+    def sent_piece(self, group: Group, start: tuple[int, ...], extents: tuple[int, ...]) -> Piece:
+        """A piece of this rank's tile."""
+        return Piece(self.worker, self._step(group).held, 0, start, (), extents)
+
+    def outline(self, groups: Sequence[Group]) -> _core.ExchangeOutline:
+        """The bytes of this rank's messages in an exchange of some fetches."""
+        numbers = [self._numbers[group.name] for group in groups]
+        orders = [self._order(number) for number in numbers]
+        return self._program.outline(numbers, [orders.index(order) for order in orders])
 
     def _order(self, number: int) -> tuple[int, ...]:
         """A region's dimensions in the order of memory, judging by the trace; () as they come."""
@@ -205,6 +271,19 @@ class RankGraph:
         attrs = {k: v for k, v in step.attrs.items() if not k.startswith("__")}
         changed = {name: value for name, value in attrs.items() if own.get(name) != value}
         return Instance(operator, changed, (number, 0), inputs)
+
+    def moves(self, fetches: Sequence[Group], *, is_crowded: bool) -> Moves:
+        """This rank's part in an exchange of some fetches."""
+        steps = [self._step(fetch) for fetch in fetches]
+        return Moves(
+            self,
+            tuple(fetches),
+            is_crowded or any(step.receives or step.sends for step in steps),
+            tuple(dict.fromkeys(step.held for step in steps if step.sends)),
+            tuple(dict.fromkeys(tile for step in steps for tile in step.inputs)),
+            tuple((fetch.step, 0) for fetch in fetches if fetch.step is not None),
+            is_crowded,
+        )
 
     def is_constant(self, tile: Tile) -> bool:
         """Whether a tile is a constant that the rank makes where it reads it."""

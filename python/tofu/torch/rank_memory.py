@@ -18,9 +18,10 @@ import torch
 
 from tofu.plans import Plan
 from tofu.plans.peak import Held, Peak
-from tofu.torch.exchange import Exchange, Message, Pending, Tiles, Transfers
+from tofu.torch.exchange import FILL, Exchange, Message, Pending, Piece, Region, Tiles, Transfers
 from tofu.torch.module_graph import OPTIMIZERS
 from tofu.torch.private_names import TorchDispatchMode
+from tofu.torch.rank_graph import Moves
 from tofu.torch.rank_program import Call, Fetch, Program, Start
 from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.traced import Variable
@@ -155,23 +156,46 @@ class _Place:
 
 
 class _NoExchange(Exchange):
-    """Exchanges that send nothing: messages and tiles are allocated, but not filled."""
+    """Exchanges that send nothing: memory is allocated, but there is no tensor for each message.
 
-    def _is_collective(self, transfers: Transfers) -> bool:
-        return False  # it has the same bytes
+    A collective has the same bytes.
+    """
 
-    def _packed(self, sends: Mapping[int, Message], tiles: Tiles) -> dict[int, Any]:
-        """Allocate messages of several pieces as one tensor."""
-        alone = {w: message for w, message in sends.items() if len(message.pieces) == 1}
-        size = sum(message.bytes for message in {*sends.values()} - {*alone.values()})
-        joined = torch.empty(size, dtype=torch.uint8, device=_DEVICE)
-        return {self.worker: joined, **super()._packed(alone, tiles)}
+    def start_outline(self, moves: Moves, tiles: Tiles) -> Pending:
+        """Allocate the messages of an exchange."""
+        outline = moves.graph.outline(moves.fetches)
+        received = {sender: _bytes(size) for sender, size in outline.apart}
+        received[FILL] = _bytes(outline.received_bytes)  # of all other senders
+        sent = [_bytes(outline.packed_bytes)]
+        for number, start, shape, count in outline.alone:
+            fetch = moves.fetches[number]
+            piece = moves.graph.sent_piece(fetch, start, shape)
+            packed = Message([(piece, moves.graph.region_outline(fetch))]).packed(tiles)
+            is_copy = packed.untyped_storage()._cdata != _place(tiles[piece.tile])
+            sent += [packed, _bytes((count - 1) * packed.nbytes if is_copy else 0)]
+        regions = [moves.graph.region_outline(f) for f in moves.fetches if f.step is not None]
+        return Pending(Transfers(regions, (), self.worker), dict(enumerate(sent)), received, [])
+
+    def finish(self, pending: Pending, tiles: Tiles) -> None:
+        """Allocate the regions of an exchange, and free its messages."""
+        pending.sent.clear()
+        received, pending.received = pending.received, {}
+        for region in pending.transfers.regions:
+            tiles[region.tile] = self._assembled(region, tiles, received)
+
+    def _piece(self, region: Region, piece: Piece, tiles: Tiles, received: Any) -> Any:
+        if piece.worker == self.worker:
+            return super()._piece(region, piece, tiles, received)
+        message = received.get(piece.worker, received[FILL])
+        size = math.prod(region.shape) * region.dtype.itemsize
+        return message[:size].view(region.dtype).view(region.stored(region.shape))
 
     def _combine_into(self, result: Any, value: Any, reduction: str) -> None:
-        """Do nothing: it allocates nothing, and there may be a term for every rank."""
+        """Do nothing: it allocates nothing."""
 
-    def _send(self, sent: Mapping[int, Any], received: Mapping[int, Any]) -> list[Any]:
-        return []
+
+def _bytes(size: int) -> Any:
+    return torch.empty(size, dtype=torch.uint8, device=_DEVICE)
 
 
 class _DryProgram(Program):
@@ -180,7 +204,7 @@ class _DryProgram(Program):
     def __init__(self, plan: TorchPlan) -> None:
         place: Any = _Place(plan.mesh)
         super().__init__(plan, place)
-        self.exchange = _NoExchange(place)
+        self.exchange: _NoExchange = _NoExchange(place)
         self.lives = Lives()
         self.nodes: list[str] = []
         self.most: list[int] = []
@@ -196,6 +220,9 @@ class _DryProgram(Program):
         self._noted(step.name, fetched=True)
         super()._exchange(step, tiles, pending)
         self.most[-1] = self.lives.most_bytes
+
+    def _started(self, moves: Moves, tiles: Tiles) -> Pending:
+        return self.exchange.start_outline(moves, tiles)
 
     def _noted(self, node: str, *, fetched: bool) -> None:
         lives = self.lives

@@ -27,7 +27,7 @@ from tofu.torch.exchange import COLLECTIVE_BYTES, Exchange, Pending, Transfers
 from tofu.torch.in_place import in_place
 from tofu.torch.order import arranged
 from tofu.torch.placements import WHOLE, Boxes, Placement, regions_between
-from tofu.torch.rank_graph import Group, Instance, RankGraph, Tile, Tiled
+from tofu.torch.rank_graph import Group, Instance, Moves, RankGraph, Tile, Tiled
 from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.traced import Entry, Operator
 
@@ -73,12 +73,12 @@ class _Moment:
 
     Attributes:
         name: the first region's name, for memory's records.
-        transfers: the messages and regions that the rank sends, receives and assembles.
+        moves: what the rank sends, receives and assembles.
         drops: tiles that no later step reads.
     """
 
     name: str
-    transfers: Transfers
+    moves: Moves
     drops: tuple[Tile, ...] = ()
 
 
@@ -90,7 +90,7 @@ class Start(_Moment):
     @property
     def reads(self) -> tuple[Tile, ...]:
         """The tiles that the rank sends."""
-        return self.transfers.sent
+        return self.moves.sent
 
 
 class Fetch(_Moment):
@@ -99,12 +99,12 @@ class Fetch(_Moment):
     @property
     def reads(self) -> tuple[Tile, ...]:
         """The tiles of which the regions have pieces."""
-        return self.transfers.reads
+        return self.moves.reads
 
     @property
     def makes(self) -> tuple[Tile, ...]:
         """The regions."""
-        return tuple(region.tile for region in self.transfers.regions)
+        return self.moves.makes
 
 
 Planned = Union[Call, Start, Fetch]
@@ -288,11 +288,14 @@ class Program:
         self, step: Union[Start, Fetch], tiles: Tiles, pending: dict[str, Pending]
     ) -> None:
         """Start an exchange, or finish it; one that sends and receives nothing has no start."""
-        exchange = pending.pop(step.name, None) or self.exchange.start(step.transfers, tiles)
+        exchange = pending.pop(step.name, None) or self._started(step.moves, tiles)
         if isinstance(step, Start):
             pending[step.name] = exchange
         else:
             self.exchange.finish(exchange, tiles)
+
+    def _started(self, moves: Moves, tiles: Tiles) -> Pending:
+        return self.exchange.start(moves.transfers, tiles)
 
     def _run(self, call: Call, tiles: Tiles) -> None:
         values = [tiles[tile] for tile in call.reads]
@@ -349,11 +352,12 @@ class Program:
         steps: list[Planned] = []
         for number, group in enumerate([*calls, None]):
             for batch in batches[number]:
-                transfers = self._transfers([graph.fetches[task.name] for task in batch])
-                if transfers.sends or transfers.receives or transfers.is_crowded:
-                    steps.append(Start(batch[0].name, transfers))
-                elif transfers.regions:
-                    steps.append(Fetch(batch[0].name, transfers))
+                joined = [graph.fetches[task.name] for task in batch]
+                moves = graph.moves(joined, is_crowded=self._is_crowded(joined))
+                if moves.has_messages:
+                    steps.append(Start(batch[0].name, moves))
+                elif moves.makes:
+                    steps.append(Fetch(batch[0].name, moves))
             if group is not None and group.step is not None:
                 steps.append(self._call(graph.instance(group.step)))
         return self._with_constants(_with_ends(steps), heads)
@@ -363,18 +367,6 @@ class Program:
         """The operators that read a region of which ranks receive pieces."""
         received = {fetch.name for fetch in self.graph.fetches.values() if fetch.received_bytes}
         return {call.name for call in self.graph.calls.values() if received & call.reads}
-
-    def _transfers(self, fetches: Sequence[Group]) -> Transfers:
-        """This rank's part in the exchange of some fetches."""
-        graph = self.graph
-        regions = [graph.region(fetch) for fetch in fetches]
-        sent = [
-            (reader, piece, region)
-            for fetch, region in zip(fetches, regions)
-            for reader, piece in graph.sent(fetch)
-        ]
-        own = [region for fetch, region in zip(fetches, regions) if fetch.step is not None]
-        return Transfers(own, sent, self.worker, is_crowded=self._is_crowded(fetches))
 
     def _is_crowded(self, fetches: Sequence[Group]) -> bool:
         """Whether every rank sends a little to every other, judging by a rank in the middle."""
@@ -484,7 +476,7 @@ def _with_ends(steps: Sequence[Planned]) -> list[Planned]:
         if step is not None:
             done.append(step)
         if isinstance(step, Start):
-            pending = Fetch(step.name, step.transfers)
+            pending = Fetch(step.name, step.moves)
             regions = {*pending.makes}
     return done
 

@@ -7,8 +7,12 @@ namespace {
 
 class Walk {
  public:
-  Walk(const GroupBoxes& boxes, const Box& region, std::vector<int> digits)
-      : boxes_(boxes), region_(region), digits_(std::move(digits)), box_(region) {}
+  Walk(const GroupBoxes& boxes, const Box& region, std::vector<int> digits, size_t most)
+      : boxes_(boxes),
+        region_(region),
+        most_(most),
+        digits_(std::move(digits)),
+        box_(region) {}
 
   std::vector<FetchSource> Run() {
     for (size_t step = 0; step < digits_.size(); ++step) {
@@ -59,7 +63,7 @@ class Walk {
   template <typename Visit>
   void ForDigits(size_t step, Visit visit) {
     if (digits_[step] != kAnyDigit) return visit(digits_[step]);
-    for (int digit = 0; digit < boxes_.parts[step]; ++digit) {
+    for (int digit = 0; digit < boxes_.parts[step] && found_.size() < most_; ++digit) {
       digits_[step] = digit;
       visit(digit);
     }
@@ -68,6 +72,7 @@ class Walk {
 
   const GroupBoxes& boxes_;
   const Box& region_;
+  const size_t most_;
   std::vector<int> digits_;
   Box box_;
   std::vector<FetchSource> found_;
@@ -76,8 +81,8 @@ class Walk {
 }  // namespace
 
 std::vector<FetchSource> OverlappingWorkers(const GroupBoxes& boxes, const Box& region,
-                                            const std::vector<int>& digits) {
-  return Walk(boxes, region, digits).Run();
+                                            const std::vector<int>& digits, size_t most) {
+  return Walk(boxes, region, digits, most).Run();
 }
 
 Box BoxAt(const GroupBoxes& boxes, const std::vector<int>& digits) {

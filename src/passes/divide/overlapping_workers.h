@@ -19,6 +19,8 @@
 #ifndef TOFU_PASSES_DIVIDE_OVERLAPPING_WORKERS_H_
 #define TOFU_PASSES_DIVIDE_OVERLAPPING_WORKERS_H_
 
+#include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "graph/box.h"
@@ -29,8 +31,10 @@ namespace tofu {
 
 constexpr int kAnyDigit = -1;
 
-std::vector<FetchSource> OverlappingWorkers(const GroupBoxes& boxes, const Box& region,
-                                            const std::vector<int>& digits);
+// `most`: the number of workers after which the walk ends.
+std::vector<FetchSource> OverlappingWorkers(
+    const GroupBoxes& boxes, const Box& region, const std::vector<int>& digits,
+    size_t most = std::numeric_limits<size_t>::max());
 
 // The box of the worker with these digits; an empty box if it has none.
 Box BoxAt(const GroupBoxes& boxes, const std::vector<int>& digits);

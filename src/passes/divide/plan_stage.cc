@@ -1,5 +1,6 @@
 #include "passes/divide/plan_stage.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -49,35 +50,80 @@ void CheckDisjoint(const std::vector<FetchSource>& holders, const Box& inside) {
   TOFU_CHECK(volume <= inside.Volume()) << "holders of " << BoxText(inside) << " overlap";
 }
 
+// Whether the worker holds a box.
+bool Holds(const Stage& stage, const std::vector<int>& digits) {
+  for (size_t step = 0; step < digits.size(); ++step) {
+    if (HasStep(stage.holders.first_only, step) && digits[step] != 0) return false;
+  }
+  return BoxAt(stage.holders, digits).Volume() > 0;
+}
+
+// Whether the box of another worker with the same common digits overlaps a region.
+bool AnyOther(const Stage& stage, const GroupBoxes& boxes, int worker,
+              const Box& region) {
+  const std::vector<int> digits =
+      CommonDigits(stage, WorkerDigits(worker, PartsOf(stage.holders)));
+  const std::vector<FetchSource> found = OverlappingWorkers(boxes, region, digits, 2);
+  return std::any_of(found.begin(), found.end(),
+                     [&](const FetchSource& each) { return each.worker != worker; });
+}
+
 }  // namespace
 
-FetchSpec PlanStage(const Stage& stage, int worker, const Box& region) {
+FetchSpec SpecOf(const Stage& stage, int worker, const Box& region) {
+  return {worker,        region, {}, NumTerms(stage, PartsOf(stage.holders)),
+          stage.reducer, "0"};
+}
+
+std::vector<std::vector<FetchSource>> HoldersOf(const Stage& stage, int worker,
+                                                const Box& region) {
   const std::vector<int> parts = PartsOf(stage.holders);
   std::vector<std::vector<FetchSource>> terms(
       static_cast<size_t>(NumTerms(stage, parts)));
   const Box inside = Intersect(region, stage.tensor);
-  if (inside.Volume() > 0) {
-    const std::vector<int> digits = CommonDigits(stage, WorkerDigits(worker, parts));
-    for (FetchSource& each : OverlappingWorkers(stage.holders, inside, digits)) {
-      const int term = TermOf(stage, parts, each.worker);
-      terms[static_cast<size_t>(term)].push_back(std::move(each));
-    }
-    for (const auto& holders : terms) CheckDisjoint(holders, inside);
+  if (inside.Volume() == 0) return terms;
+  const std::vector<int> digits = CommonDigits(stage, WorkerDigits(worker, parts));
+  for (FetchSource& each : OverlappingWorkers(stage.holders, inside, digits)) {
+    const int term = TermOf(stage, parts, each.worker);
+    terms[static_cast<size_t>(term)].push_back(std::move(each));
   }
-  return PlanReduction(worker, region, stage.tensor, terms, stage.reducer);
+  for (const auto& holders : terms) CheckDisjoint(holders, inside);
+  return terms;
+}
+
+FetchSpec PlanStage(const Stage& stage, int worker, const Box& region) {
+  return PlanReduction(worker, region, stage.tensor, HoldersOf(stage, worker, region),
+                       stage.reducer);
 }
 
 std::vector<SentPiece> PlanSent(const Stage& stage, int worker) {
   const std::vector<int> own = WorkerDigits(worker, PartsOf(stage.holders));
-  const Box held = BoxAt(stage.holders, own);
   std::vector<SentPiece> sent;
-  if (held.Volume() == 0) return sent;
+  if (!Holds(stage, own)) return sent;
+  const Box held = BoxAt(stage.holders, own);
   for (const FetchSource& reader :
        OverlappingWorkers(stage.needs, held, CommonDigits(stage, own))) {
     if (reader.worker == worker) continue;
     sent.push_back({reader.worker, Relative(Intersect(reader.box, held), held.begin)});
   }
   return sent;
+}
+
+bool ReadsOwn(const Stage& stage, int worker, const Box& region) {
+  const std::vector<int> own = WorkerDigits(worker, PartsOf(stage.holders));
+  return Holds(stage, own) &&
+         Overlap(BoxAt(stage.holders, own), Intersect(region, stage.tensor));
+}
+
+bool Receives(const Stage& stage, int worker, const Box& region) {
+  const Box inside = Intersect(region, stage.tensor);
+  return inside.Volume() > 0 && AnyOther(stage, stage.holders, worker, inside);
+}
+
+bool Sends(const Stage& stage, int worker) {
+  const std::vector<int> own = WorkerDigits(worker, PartsOf(stage.holders));
+  return Holds(stage, own) &&
+         AnyOther(stage, stage.needs, worker, BoxAt(stage.holders, own));
 }
 
 std::vector<SenderPattern> PatternOf(const Stage& stage) {

@@ -8,7 +8,8 @@
 //             A worker reads from the holder that has its own digits at all other steps,
 //             and at those of `alike`.
 // Errors:     FetchGap if some element has no holder.
-// Complexity: overlapping_workers.h's.
+// Complexity: overlapping_workers.h's; without pieces, O(d) for tensors of which a
+//             dimension has at most d different intervals.
 #ifndef TOFU_PASSES_DIVIDE_PLAN_STAGE_H_
 #define TOFU_PASSES_DIVIDE_PLAN_STAGE_H_
 
@@ -33,7 +34,20 @@ struct Stage {
 // `region`: the worker's, which may reach outside the tensor.
 FetchSpec PlanStage(const Stage& stage, int worker, const Box& region);
 
+// The holders of each term of the worker's region.
+std::vector<std::vector<FetchSource>> HoldersOf(const Stage& stage, int worker,
+                                                const Box& region);
+
+// PlanStage's specification without pieces.
+FetchSpec SpecOf(const Stage& stage, int worker, const Box& region);
+
 std::vector<SentPiece> PlanSent(const Stage& stage, int worker);
+
+// Whether a piece of the worker's region is its own, whether one is another's, and
+// whether others take pieces from the worker.
+bool ReadsOwn(const Stage& stage, int worker, const Box& region);
+bool Receives(const Stage& stage, int worker, const Box& region);
+bool Sends(const Stage& stage, int worker);
 
 std::vector<SenderPattern> PatternOf(const Stage& stage);
 

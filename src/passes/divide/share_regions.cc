@@ -66,7 +66,7 @@ class Sharer {
     for (int step = 0; step < size(); ++step) {
       lives_[step].assign(steps_[step].shapes.size(), {step, step});
       for (ArrayId input : steps_[step].inputs) Extend(input, step);
-      if (!steps_[step].sent.empty()) Extend(steps_[step].held, step);
+      if (steps_[step].sends) Extend(steps_[step].held, step);
     }
     for (const ProgramHead& head : program.heads) Extend(head.array, size() - 1);
   }

@@ -38,15 +38,14 @@ std::vector<int> DividedDims(const GroupBoxes& boxes) {
   return dims;
 }
 
-// A text that is equal for equal boxes.
-std::string TextOf(const GroupBoxes& boxes) {
-  std::string text = std::to_string(boxes.first_only);
+// Appends numbers that are equal for equal boxes.
+void Append(const GroupBoxes& boxes, std::vector<int64_t>* numbers) {
+  numbers->push_back(boxes.first_only);
   for (const Intervals& dim : boxes.dims) {
-    text += ';' + std::to_string(dim.steps);
-    for (int64_t begin : dim.begin) text += ',' + std::to_string(begin);
-    for (int64_t end : dim.end) text += ',' + std::to_string(end);
+    numbers->push_back(dim.steps);
+    numbers->insert(numbers->end(), dim.begin.begin(), dim.begin.end());
+    numbers->insert(numbers->end(), dim.end.begin(), dim.end.end());
   }
-  return text;
 }
 
 // The most bytes of a constant that readers share; it lives until its last reader. Each
@@ -114,12 +113,13 @@ struct Request {
 class Builder {
  public:
   Builder(const Graph& graph, const StrategyTable& table, const Plan& plan, int worker,
-          const ProgramOptions& options, bool for_all = true)
+          const ProgramOptions& options, bool for_all, bool pieces)
       : graph_(graph),
         table_(table),
         plan_(plan),
         options_(options),
         for_all_(for_all),
+        pieces_(pieces),
         worker_(worker),
         digits_(WorkerDigits(worker, plan.parts)),
         tiles_(graph.num_entries()),
@@ -260,7 +260,9 @@ class Builder {
   // Notes which regions of an entry's tiles a fetch assembles.
   void SetKey(int entry, const GroupBoxes& needs, const std::string& fill, int fetch) {
     const int next = static_cast<int>(region_numbers_.size());
-    const auto [found, is_new] = region_numbers_.try_emplace(TextOf(needs), next);
+    std::vector<int64_t> numbers;
+    Append(needs, &numbers);
+    const auto [found, is_new] = region_numbers_.try_emplace(std::move(numbers), next);
     program_.steps[fetch].key = {entry, found->second, fill};
   }
 
@@ -278,20 +280,32 @@ class Builder {
     step.source = request.source;
     step.makes_tile = request.makes_tile;
     step.received_bytes = request.elements * DtypeBytes(request.dtype);
+    step.stage = std::make_shared<const Stage>(request.stage);
+    step.spec.worker = worker_;
     if (takes_part) {
-      step.spec = PlanStage(request.stage, worker_, region);
+      step.spec = SpecOf(request.stage, worker_, region);
       step.spec.fill = fill;
-      const bool reads_own =
-          std::any_of(step.spec.pieces.begin(), step.spec.pieces.end(),
-                      [&](const FetchPiece& piece) { return piece.source == worker_; });
-      if (reads_own) step.inputs = {request.held};
+      if (pieces_) step.spec = PiecesOf(step);
+      step.receives = Receives(request.stage, worker_, region);
+      if (ReadsOwn(request.stage, worker_, region)) step.inputs = {request.held};
     }
-    if (for_all_) step.stage = std::make_shared<const Stage>(request.stage);
+    if (!for_all_) step.stage = nullptr;
     if (for_all_ && step.received_bytes > 0) {
-      step.sent = PlanSent(request.stage, worker_);
-      step.pattern = PatternOf(request.stage);
+      step.sends = Sends(request.stage, worker_);
+      if (pieces_) step.sent = PlanSent(request.stage, worker_);
+      step.pattern = PatternIn(request.stage);
     }
     return Add(std::move(step));
+  }
+
+  // Operators of many layers have equal stages.
+  const std::vector<SenderPattern>& PatternIn(const Stage& stage) {
+    std::vector<int64_t> numbers = {stage.reduces, stage.alike};
+    Append(stage.holders, &numbers);
+    Append(stage.needs, &numbers);
+    const auto [found, is_new] = patterns_.try_emplace(std::move(numbers));
+    if (is_new) found->second = PatternOf(stage);
+    return found->second;
   }
 
   ArrayId Zeros(const Shape& shape, int dtype, const std::string& name, size_t place) {
@@ -404,42 +418,32 @@ class Builder {
         graph_.dtypes[entry],
         way.elements,
         true};
-    try {
-      const OutputRoute* const route = OutputRouteOf(node, index);
-      if (route != nullptr) {
-        request = AlongOutputRoute(*route, request);
-      } else if (!way.splits.empty()) {
-        request.stage.needs = Pieces(tiles, way.splits);
-        const int64_t gathered = tiles.volume - request.stage.needs.volume;
-        request.name = name + kPiece;
-        request.elements = way.elements - gathered;
-        const int piece = AddFetch(request, BoxAt(request.stage.needs, digits_), true);
-        request = {name,
-                   request.place,
-                   {request.stage.needs, 0, Reducer::kSum, tiles, request.stage.tensor},
-                   {piece, 0},
-                   {piece, 0},
-                   request.dtype,
-                   gathered,
-                   true};
-      } else {
-        const bool is_tile = reduces == 0 && part.active && part.outputs[index] == tile;
-        const int fetch = AddFetch(request, tile, !is_tile);
-        makers_[entry] = {fetch, 0};
-        if (!is_tile) tiles_[entry] = {fetch, 0};
-        return;
-      }
-      tiles_[entry] = {AddFetch(request, tile, true), 0};
-      makers_[entry] = tiles_[entry];
-    } catch (const FetchGap& gap) {
-      throw UserError(Blame::kTable,
-                      "node " + graph_.nodes[node].name + " (" +
-                          graph_.nodes[node].op.text() + "), output " +
-                          std::to_string(index) + ": no part produces all of " +
-                          BoxText(gap.box()) + " for worker " + std::to_string(worker_) +
-                          ", expected the parts to cover the output; correct the "
-                          "operator's description");
+    const OutputRoute* const route = OutputRouteOf(node, index);
+    if (route != nullptr) {
+      request = AlongOutputRoute(*route, request);
+    } else if (!way.splits.empty()) {
+      request.stage.needs = Pieces(tiles, way.splits);
+      const int64_t gathered = tiles.volume - request.stage.needs.volume;
+      request.name = name + kPiece;
+      request.elements = way.elements - gathered;
+      const int piece = AddFetch(request, BoxAt(request.stage.needs, digits_), true);
+      request = {name,
+                 request.place,
+                 {request.stage.needs, 0, Reducer::kSum, tiles, request.stage.tensor},
+                 {piece, 0},
+                 {piece, 0},
+                 request.dtype,
+                 gathered,
+                 true};
+    } else {
+      const bool is_tile = reduces == 0 && part.active && part.outputs[index] == tile;
+      const int fetch = AddFetch(request, tile, !is_tile);
+      makers_[entry] = {fetch, 0};
+      if (!is_tile) tiles_[entry] = {fetch, 0};
+      return;
     }
+    tiles_[entry] = {AddFetch(request, tile, true), 0};
+    makers_[entry] = tiles_[entry];
   }
 
   // Adds up terms piece by piece, as AlongRoute fetches pieces of the sums.
@@ -504,13 +508,15 @@ class Builder {
   const Plan& plan_;
   const ProgramOptions& options_;
   const bool for_all_;  // whether to note what other workers do at a fetch
+  const bool pieces_;
   const int worker_;
   const std::vector<int> digits_;
   std::vector<ArrayId> tiles_;                 // [entry]: this worker's
   std::vector<const GroupBoxes*> tile_boxes_;  // [entry]
   std::vector<ArrayId> makers_;  // [entry]: where the last worker gets its tile
   std::map<std::pair<Shape, std::vector<int>>, GroupBoxes> known_tiles_;
-  std::map<std::string, int> region_numbers_;
+  std::map<std::vector<int64_t>, int> region_numbers_;
+  std::map<std::vector<int64_t>, std::vector<SenderPattern>> patterns_;
   // By node, dtype and extents.
   std::map<std::tuple<int, int, Shape>, ArrayId> constants_;
   WorkerProgram program_;
@@ -555,12 +561,31 @@ void Replace(const Replaced& replaced, WorkerProgram* program) {
 WorkerProgram MakeWorkerProgram(const Graph& graph, const StrategyTable& table,
                                 const Plan& plan, int worker,
                                 const ProgramOptions& options) {
-  WorkerProgram program = Builder(graph, table, plan, worker, options).Run();
+  WorkerProgram program =
+      Builder(graph, table, plan, worker, options, true, options.pieces).Run();
   if (!options.share) return program;
-  const WorkerProgram first =
-      worker == 0 ? program : Builder(graph, table, plan, 0, options).Run();
-  Replace(SharedRegions(table, first, options.spare_bytes), &program);
+  if (worker == 0) {
+    Replace(SharedRegions(table, program, options.spare_bytes), &program);
+  } else {
+    const WorkerProgram first =
+        Builder(graph, table, plan, 0, options, true, false).Run();
+    Replace(SharedRegions(table, first, options.spare_bytes), &program);
+  }
   return program;
+}
+
+FetchSpec PiecesOf(const ProgramStep& fetch) {
+  try {
+    FetchSpec spec = PlanStage(*fetch.stage, fetch.spec.worker, fetch.spec.region);
+    spec.fill = fetch.spec.fill;
+    return spec;
+  } catch (const FetchGap& gap) {
+    throw UserError(Blame::kTable,
+                    fetch.name + ": no part produces all of " + BoxText(gap.box()) +
+                        " for worker " + std::to_string(fetch.spec.worker) +
+                        ", expected the operator's parts to cover its output; correct "
+                        "its description");
+  }
 }
 
 std::vector<WorkerProgram> MakeWorkerPrograms(const Graph& graph,
@@ -569,7 +594,8 @@ std::vector<WorkerProgram> MakeWorkerPrograms(const Graph& graph,
                                               const ProgramOptions& options) {
   std::vector<WorkerProgram> programs;
   for (int worker = 0; worker < plan.workers(); ++worker) {
-    programs.push_back(Builder(graph, table, plan, worker, options, worker == 0).Run());
+    programs.push_back(
+        Builder(graph, table, plan, worker, options, worker == 0, options.pieces).Run());
   }
   if (!options.share) return programs;
   const Replaced replaced = SharedRegions(table, programs[0], options.spare_bytes);

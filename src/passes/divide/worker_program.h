@@ -21,7 +21,8 @@
 //             route that does not fit.
 // Position:   after search, which makes the plan.
 // Complexity: O(n * (w + d) * r) for n nodes and tensors of rank r, if at most w workers
-//             exchange pieces of a tensor, and a dimension has at most d intervals.
+//             exchange pieces of a tensor, and a dimension has at most d intervals;
+//             without pieces, O(n * d * r).
 #ifndef TOFU_PASSES_DIVIDE_WORKER_PROGRAM_H_
 #define TOFU_PASSES_DIVIDE_WORKER_PROGRAM_H_
 
@@ -98,9 +99,11 @@ struct ProgramStep {
       after;  // the steps that make what any worker reads here, but constants
 
   // Of fetches.
-  FetchSpec spec;  // a kFill piece comes first, and fills the whole region
-  ArrayId held;    // the array of which others read pieces
-  ArrayId source;  // the same array as another worker may have it
+  FetchSpec spec;         // a kFill piece comes first, and fills the whole region
+  ArrayId held;           // the array of which others read pieces
+  ArrayId source;         // the same array as another worker may have it
+  bool receives = false;  // whether pieces are another worker's
+  bool sends = false;     // whether others read pieces of `held`
   std::vector<SentPiece> sent;
   int64_t received_bytes = 0;  // by all workers
   std::vector<SenderPattern> pattern;
@@ -140,11 +143,17 @@ struct ProgramOptions {
   // The bytes by which a worker's peak may grow for regions that it keeps instead of
   // fetching them again.
   int64_t spare_bytes = 0;
+  // Whether fetches have their pieces, here and for others. Without them, time and memory
+  // do not grow with their number; PiecesOf and PlanSent make those of one fetch.
+  bool pieces = true;
 };
 
 WorkerProgram MakeWorkerProgram(const Graph& graph, const StrategyTable& table,
                                 const Plan& plan, int worker,
                                 const ProgramOptions& options = {});
+
+// The specification of a fetch in which the worker takes part, with pieces.
+FetchSpec PiecesOf(const ProgramStep& fetch);
 
 // The programs of all workers. Only the first one notes what others send and read.
 std::vector<WorkerProgram> MakeWorkerPrograms(const Graph& graph,

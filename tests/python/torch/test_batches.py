@@ -134,7 +134,7 @@ def four_ranks() -> Iterator[DeviceMesh]:
 
 def exchanges(program: Program) -> list[int]:
     passes = (program.forward_steps, program.backward_steps)
-    sent = ([s for s in steps if isinstance(s, Fetch) and s.transfers.sends] for steps in passes)
+    sent = ([s for s in steps if isinstance(s, Fetch) and s.moves.sent] for steps in passes)
     return [len(fetches) for fetches in sent]
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tofu.torch.calls import _Input, places_of
-from tofu.torch.exchange import Piece, Region, Transfers
 from tofu.torch.in_place import in_place
+from tofu.torch.rank_graph import Moves
 from tofu.torch.rank_memory import dry_run
 from tofu.torch.rank_program import Call, Start
 
@@ -27,9 +27,8 @@ def call(function: Any, made: int, *reads: int, drops: tuple[int, ...] = ()) -> 
 
 def sends(tile: int) -> Start:
     """The start of an exchange in which this rank, 0, sends a tile to rank 1."""
-    piece = Piece(0, (tile, 0), 0, (0, 0), (0, 0), FORM[0])
-    region = Region(1, (9, 0), FORM[0], torch.float32, (piece,))
-    return Start("", Transfers([], [(1, piece, region)], 0))
+    graph: Any = None
+    return Start("", Moves(graph, (), True, ((tile, 0),), (), (), False))
 
 
 def functions(*steps: Any, forms: Any = None) -> list[Any]:

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "graph/box.h"
+#include "passes/divide/plan_stage.h"
 #include "support/mock_graph.h"
 #include "support/recount.h"
 
@@ -260,6 +262,76 @@ TEST_P(WorkerProgramRandom, ComputesWhatTheSerialGraphDoes) {
   }
   EXPECT_GT(compared, static_cast<int>(kSeeds) / 2);
   EXPECT_GT(shared, 0);
+}
+
+void ExpectSamePieces(const std::vector<FetchPiece>& expected,
+                      const std::vector<FetchPiece>& found) {
+  ASSERT_EQ(expected.size(), found.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(expected[i].source, found[i].source);
+    EXPECT_EQ(expected[i].to, found[i].to);
+    EXPECT_EQ(expected[i].term, found[i].term);
+    if (expected[i].source == kFill) continue;
+    EXPECT_EQ(expected[i].from, found[i].from);
+  }
+}
+
+// Whether the steps are the same, though `later` makes its pieces only now.
+void ExpectSame(int worker, const ProgramStep& with, const ProgramStep& later) {
+  EXPECT_EQ(with.name, later.name);
+  EXPECT_EQ(with.takes_part, later.takes_part);
+  EXPECT_EQ(with.inputs, later.inputs);
+  EXPECT_EQ(with.after, later.after);
+  EXPECT_TRUE(later.sent.empty() && later.spec.pieces.empty());
+  EXPECT_EQ(with.spec.num_terms, later.spec.num_terms);
+  EXPECT_EQ(later.sends, !with.sent.empty());
+  const auto is_others = [&](const FetchPiece& piece) {
+    return piece.source != kFill && piece.source != worker;
+  };
+  EXPECT_EQ(later.receives,
+            std::any_of(with.spec.pieces.begin(), with.spec.pieces.end(), is_others));
+  if (with.kind != Kind::kFetch) return;
+  if (with.takes_part) ExpectSamePieces(with.spec.pieces, PiecesOf(later).pieces);
+  const std::vector<SentPiece> sent =
+      later.sends ? PlanSent(*later.stage, worker) : std::vector<SentPiece>();
+  ASSERT_EQ(with.sent.size(), sent.size());
+  for (size_t i = 0; i < sent.size(); ++i) {
+    EXPECT_EQ(with.sent[i].reader, sent[i].reader);
+    EXPECT_EQ(with.sent[i].box, sent[i].box);
+  }
+}
+
+TEST_P(WorkerProgramRandom, MakesPiecesLater) {
+  for (unsigned seed = 0; seed < kSeeds / 4 && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const MockGraph mock = RandomGraph(&random);
+    Plan plan = RandomPlan(mock, GetParam(), &random);
+    if (seed % 2 == 1) plan.shares = RandomShares(plan.parts, &random);
+    ProgramOptions options;
+    options.pieces = false;
+    for (int worker = 0; worker < plan.workers(); ++worker) {
+      const auto with = MakeWorkerProgram(mock.graph, mock.table, plan, worker);
+      const auto later = MakeWorkerProgram(mock.graph, mock.table, plan, worker, options);
+      ASSERT_EQ(with.steps.size(), later.steps.size());
+      for (size_t s = 0; s < with.steps.size(); ++s) {
+        SCOPED_TRACE(with.steps[s].name);
+        ExpectSame(worker, with.steps[s], later.steps[s]);
+      }
+    }
+  }
+}
+
+TEST(WorkerProgram, HasAWorkerWithoutADrawSendNothing) {
+  MockGraph mock;
+  mock.Head(mock.Noise({}), "output");
+  const Plan plan = ReplicatedPlan(mock, {3});
+  for (int worker = 0; worker < 3; ++worker) {
+    const auto program = MakeWorkerProgram(mock.graph, mock.table, plan, worker);
+    size_t sent = 0;
+    for (const ProgramStep& step : program.steps) sent += step.sent.size();
+    EXPECT_EQ(sent, worker == 0 ? 2U : 0U);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, WorkerProgramRandom,

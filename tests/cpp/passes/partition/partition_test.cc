@@ -150,7 +150,7 @@ TEST_F(FullyConnectedPartition, NamesOutputThatNoPartProduces) {
   mock_.table.rows.back().outputs[0].dims[0] = AtVar(0, 1, 1);
   const std::string text =
       ErrorText(Blame::kTable, [&] { Divide(0, {{0}, {0}, {0}, {0}}); });
-  ExpectText(text, "node fully_connected3 (fully_connected), output 0");
+  ExpectText(text, "fully_connected3/out0");
   ExpectText(text, "no part produces all of [0:1, 0:6)");
 }
 
