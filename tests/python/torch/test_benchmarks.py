@@ -80,3 +80,10 @@ def test_a_model_of_a_family_trains_as_the_whole(import_script) -> None:
     ]
     assert script.lines(rows)[0] == "1 equal, 1 refused"
     assert script.lines(rows)[-1] == "| b | B | refused | why / not |"
+
+
+def test_ranks_train_as_the_whole(run, capsys) -> None:
+    (row,) = run("torch_ranks")
+    assert row["ranks"] == 4 and row["loss"] < 1e-12 and row["gradient"] < 1e-12
+    assert row["start_s"] > row["program_s"] > 0 and row["own_mib"] > 0
+    assert "| 4 | 2 x 2 |" in capsys.readouterr().out
