@@ -408,10 +408,11 @@ class Program:
             ready = max([place.get(read, -1) for read in group.reads], default=-1)
             ready = max([ready, *(before.ready for before in after)])
             size = -(-group.received_bytes // self.mesh.size())
-            last = ready + 1 if not size and "/out" in name else len(calls)
+            slot = name.rpartition("/")[2]
+            last = ready + 1 if not size and slot.startswith("out") else len(calls)
             messages = group.senders or frozenset([(-1, 0)])
-            when = min(due.get(name, last), last)
-            tasks[name] = Task(name, size, ready, when, after, messages, frees="/in" not in name)
+            when, frees = min(due.get(name, last), last), not slot.startswith("in")
+            tasks[name] = Task(name, size, ready, when, after, messages, frees)
         return list(tasks.values())
 
     def _call(self, instance: Instance) -> Call:
