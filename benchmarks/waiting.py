@@ -152,7 +152,7 @@ def limit(*, smoke: bool) -> Rows:
     """A search that has no time to end, without the time to make the graph."""
     workers, limit_s = ("64", 5.0) if smoke else ("16384", 20.0)
     lines = moments(
-        *("plan", "--workers", workers, "--time-limit", f"{limit_s:g}", "--memory", "estimate"),
+        *("plan", "--workers", workers, "--time-limit", f"{limit_s:g}", "--count", "estimate"),
         *("--format", "json", "mlp"),
     )
     took = json.loads("".join(each.line for each in lines))["search_seconds"]

@@ -9,14 +9,19 @@ from typing import Any, Optional
 import click
 
 from tofu.cli.model import open_model
+from tofu.cli.mxnet_model import SymbolInputs
 from tofu.cli.options import (
+    ESTIMATE,
+    EXACT,
     Script,
     batch_size_option,
+    count_option,
     describe_option,
     device_option,
     format_option,
     log_option,
     machine_option,
+    meshes_option,
     optimizer_option,
     shape_option,
 )
@@ -41,10 +46,7 @@ _FIELDS = (
 @click.command(
     "compare", cls=Script, short_help="Compare search modes, replication and numbers of workers."
 )
-@click.option(
-    "--mesh", "meshes", multiple=True, metavar="K,K,...",
-    help="For a module of PyTorch: the sizes of a mesh's dimensions; may be repeated.",
-)  # fmt: skip
+@meshes_option
 @click.option(
     "--workers",
     metavar="K,K,...",
@@ -67,13 +69,7 @@ _FIELDS = (
     metavar="S",
     help="Seconds for each search.  [default: 60]",
 )
-@click.option(
-    "--memory",
-    type=click.Choice(("exact", "estimate")),
-    default="estimate",
-    show_default=True,
-    help="A worker's bytes as MXNet will allocate them, or a quick estimate.",
-)
+@count_option(ESTIMATE)
 @click.option(
     "--objective",
     "objectives",
@@ -95,7 +91,7 @@ def compare_command(
     workers: Optional[str],
     modes: str,
     time_limit: Optional[float],
-    memory: str,
+    count: str,
     objectives: Optional[str],
     shapes: tuple[str, ...],
     optimizer: str,
@@ -109,15 +105,16 @@ def compare_command(
 
     With --objective both also for bytes and for time.
 
-    The graph of a SCRIPT is that of a run with the first number of workers. MODULE:FUNCTION
+    The graph of a SCRIPT is that of a run with the largest number of workers. MODULE:FUNCTION
     returns a module of PyTorch and its inputs, FILE.pt2 is a program that torch.export saved.
     """
     chosen = [parse_mode(text.strip(), "--search") for text in modes.split(",")]
-    model, devices, config = open_model(
-        target, args, workers=workers, meshes=meshes, usual=_USUAL, shapes=shapes,
+    opened = open_model(
+        target, args, workers=workers, meshes=meshes, usual=_USUAL, symbol=SymbolInputs(shapes),
         optimizer=None if optimizer == "none" else optimizer, batch_size=batch_size,
         settings={"objective": "time" if objectives == "both" else objectives, **settings},
     )  # fmt: skip
+    model, devices, config = opened.model, opened.devices, opened.config
     most = max(each.workers for each in devices)
     predict = step_predictor(config.machine, most, config.fetch) if config.machine else None
     alternatives = list(
@@ -127,7 +124,7 @@ def compare_command(
             modes=chosen,
             objectives=("bytes", "time") if objectives == "both" else (config.objective,),
             options=SearchOptions(machine=config.machine, time_limit_s=time_limit),
-            measure=Measure(memory == "exact", predict),
+            measure=Measure(count == EXACT, predict),
         )
     )
     click.echo(render(target, alternatives, form), nl=False)

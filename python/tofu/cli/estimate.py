@@ -4,41 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 import click
 
-from tofu.cli.estimate_torch import estimate_module
-from tofu.cli.model import check_options
-from tofu.cli.mxnet_model import MXNetModel, check_target
+from tofu.cli.model import open_model
+from tofu.cli.mxnet_model import SymbolInputs
 from tofu.cli.options import (
+    ESTIMATE,
+    EXACT,
     Script,
     batch_size_option,
+    count_option,
     describe_option,
     device_option,
     format_option,
-    is_module,
     log_option,
+    meshes_option,
     shape_option,
-    switch_on,
-    tell_misplaced,
 )
-from tofu.config import parse_bytes, parse_workers
+from tofu.config import parse_bytes
 from tofu.errors import ConfigError
 from tofu.planner.estimate import (
     KINDS,
     OPTIMIZERS,
     Estimate,
-    batch_of,
     estimate,
     extrapolated_batch,
     fewest,
     largest_batches,
 )
-from tofu.planner.model import Devices
-from tofu.plans import progress
+from tofu.planner.model import Devices, Model
+from tofu.planner.recomputation import recomputing
+from tofu.plans import Problem, progress
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.peak import held_groups, peak_text
 from tofu.plans.render.text import unequal_sizes
@@ -46,9 +45,10 @@ from tofu.tables import csv_table, line
 
 __all__ = ["estimate_command"]
 
-_MOST_WORKERS = 16
+_USUAL = range(1, 17)
+_COUNTED = "sgd_mom"  # whose graph has a tensor of state for each parameter
 _HELD_SHOWN = 3
-_NOT_OF_MODULES = ("workers", "memory", "recompute", "device", "shapes", "batch_size", "args")
+_SAVES = 0.99  # of the bytes: less is worth a word
 
 
 @click.command(
@@ -57,30 +57,22 @@ _NOT_OF_MODULES = ("workers", "memory", "recompute", "device", "shapes", "batch_
 @click.option(
     "--workers",
     metavar="K,K,...",
-    help=f"Numbers of workers.  [default: all from 1 to {_MOST_WORKERS}]",
+    help="Numbers of workers; a module is planned for every mesh of so many ranks.  [default: all "
+    f"from 1 to {_USUAL[-1]}, of a module the powers of two]",
 )
+@meshes_option
 @click.option(
-    "--mesh",
-    "meshes",
-    multiple=True,
-    metavar="N,N,...",
-    help="The sizes of a mesh of devices, for a module of PyTorch; may be repeated.",
-)
-@click.option(
+    "--memory",
     "--gpu-memory",
+    "memory",
     metavar="SIZE",
     help="What a worker can hold, such as 12GiB: print which numbers of workers fit, and the "
     "largest batch for each.",
 )
-@click.option(
-    "--memory",
-    type=click.Choice(("exact", "estimate")),
-    default="exact",
-    show_default=True,
-    help="A worker's bytes as MXNet will allocate them, or a quick estimate.",
-)
+@count_option(EXACT)
 @click.option(
     "--optimizer",
+    "fitting",
     type=click.Choice(tuple(OPTIMIZERS)),
     show_default="that of a script's Trainer, else sgd",
     help="The one that has to fit.",
@@ -100,9 +92,9 @@ _NOT_OF_MODULES = ("workers", "memory", "recompute", "device", "shapes", "batch_
 def estimate_command(
     workers: Optional[str],
     meshes: tuple[str, ...],
-    gpu_memory: Optional[str],
-    memory: str,
-    optimizer: Optional[str],
+    memory: Optional[str],
+    count: str,
+    fitting: Optional[str],
     recompute: str,
     shapes: tuple[str, ...],
     batch_size: Optional[int],
@@ -113,33 +105,19 @@ def estimate_command(
 ) -> None:
     """Print the bytes that a training step needs, serially and on each worker.
 
-    The exit status is 1 if nothing fits in --gpu-memory. Nothing is allocated: a SCRIPT ends at
+    The exit status is 1 if nothing fits in --memory. Nothing is allocated: a SCRIPT ends at
     its first training call.
     """
-    counts = list(range(1, _MOST_WORKERS + 1))
-    if workers is not None:
-        counts = [parse_workers(text, "--workers") for text in workers.split(",")]
-    limit = None if gpu_memory is None else parse_bytes(gpu_memory, "--gpu-memory")
-    if meshes or is_module(target):
-        check_options(click.get_current_context(), _NOT_OF_MODULES)
-        if form == "csv":
-            raise ConfigError("tofu estimate --format csv: not for PyTorch; expected text or json")
-        chosen = optimizer or "sgd"
-        if not estimate_module(target, meshes, optimizer=chosen, limit=limit, form=form):
-            raise SystemExit(1)
-        return
-    check_target("tofu estimate", target, batch_size, shapes)
-    tell_misplaced(click.get_current_context(), target, args)
-    os.environ.pop("TOFU_PLAN", None)
-    switch_on(workers=str(max(counts)), **settings)
-    opened = MXNetModel(
-        target, args, shapes=shapes, batch_size=batch_size, recomputes=recompute == "all"
-    )
-    exact = memory == "exact"
-    estimates = estimate(lambda k: opened.problem(Devices(k)), workers=counts, exact=exact)
-    chosen = optimizer or _holding(opened.states())
-    report = _Printer(form).print(Report(target, [], chosen, exact, limit), estimates, opened)
-    if limit is not None and fewest(report.found, chosen, limit) is None:
+    limit = None if memory is None else parse_bytes(memory, "--memory")
+    opened = open_model(
+        target, args, workers=workers, meshes=["1", *meshes] if meshes else [], usual=_USUAL,
+        settings=settings, symbol=SymbolInputs(shapes), optimizer=_COUNTED, batch_size=batch_size,
+    )  # fmt: skip
+    model = opened.model
+    optimizer = fitting or _holding(model.states())
+    report = Report(target, [], optimizer, count == EXACT, limit, recomputes=recompute == "all")
+    report = _Printer(form, opened.devices).print(report, model)
+    if limit is not None and fewest(report.found, optimizer, limit) is None:
         raise SystemExit(1)
 
 
@@ -159,8 +137,10 @@ class Report:
         optimizer: the one that has to fit.
         exact: whether bytes are what MXNet will allocate.
         limit: what a worker can hold, in bytes; None if there is no limit.
-        batches: the largest batch that fits, by number of workers; 0: none.
+        batches: the largest batch that fits, by devices; 0: none.
         about: whether batches are extrapolated.
+        recomputes: whether as few activations as possible are kept.
+        again: if nothing fits, the least with recomputation.
     """
 
     target: str
@@ -168,28 +148,49 @@ class Report:
     optimizer: str
     exact: bool
     limit: Optional[int] = None
-    batches: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    batches: Mapping[Devices, int] = dataclasses.field(default_factory=dict)
     about: bool = False
+    recomputes: bool = False
+    again: Optional[Estimate] = None
+
+    def estimated(self, model: Model, devices: Sequence[Devices]) -> Iterator[Estimate]:
+        """The memory over some devices."""
+
+        def problem_for(each: Devices) -> Problem:
+            problem = model.problem(each)
+            return recomputing(problem) if self.recomputes else problem
+
+        return estimate(problem_for, devices=devices, exact=self.exact)
+
+    def best(self) -> Optional[Estimate]:
+        """The fewest workers that fit, if any do."""
+        return fewest(self.found, self.optimizer, self.limit or 0)
+
+    def least(self) -> Estimate:
+        """The workers that hold least."""
+        planned = [each for each in self.found if each.plan]
+        return min(planned, key=lambda each: each.held_bytes(self.optimizer))
 
 
-def _batches(opened: MXNetModel, report: Report) -> Iterator[tuple[int, int]]:
+def _batches(model: Model, report: Report) -> Iterator[tuple[Devices, int]]:
     """Yield the largest batch that fits, for each number of workers that is of use."""
     limit = report.limit or 0
-    batch = batch_of(opened.problem(Devices(report.found[0].workers)))
+    batch = model.batch_size(model.problem(report.found[0].devices))
     useful = [each for each in report.found if batch and each.plan is not None and not each.reason]
-    if not opened.scales:
+    if not model.scales:
         for each in useful:
-            yield each.workers, extrapolated_batch(each, batch, report.optimizer, limit)
+            yield each.devices, extrapolated_batch(each, batch, report.optimizer, limit)
         return
+
+    def problem_for(workers: int, size: int) -> Problem:
+        problem = model.problem(Devices(workers), size)
+        return recomputing(problem) if report.recomputes else problem
+
     largest = largest_batches(
-        lambda workers, size: opened.problem(Devices(workers), size),
-        useful,
-        batch,
-        optimizer=report.optimizer,
-        limit_bytes=limit,
+        problem_for, useful, batch, optimizer=report.optimizer, limit_bytes=limit,
         exact=report.exact,
-    )
-    yield from ((workers, fit.batch) for workers, fit in largest)
+    )  # fmt: skip
+    yield from ((Devices(workers), fit.batch) for workers, fit in largest)
 
 
 # --- printing -----------------------------------------------------------------------------------
@@ -198,25 +199,32 @@ def _batches(opened: MXNetModel, report: Report) -> Iterator[tuple[int, int]]:
 class _Printer:
     """Prints a report: as text, each line when it is known; as JSON, at the end."""
 
-    def __init__(self, form: str) -> None:
+    def __init__(self, form: str, devices: Sequence[Devices]) -> None:
         self._form = form
         self._is_text = form == "text"
+        self._devices = devices
+        names = {"workers": max(len(str(each)) for each in devices), **_COLUMNS}
+        # Meshes of the same number of workers differ in the bytes that they send.
+        names.update({"communicated": _BYTES_WIDTH} if any(each.mesh for each in devices) else {})
+        self._header = list(names)
+        self._widths = [max(len(name), width) for name, width in names.items()]
 
-    def print(self, report: Report, estimates: Iterable[Estimate], opened: MXNetModel) -> Report:
+    def print(self, report: Report, model: Model) -> Report:
         """Print the estimates, then the largest batches if there is a limit.
 
         Raises ConfigError if there is no plan for any number of workers.
         """
         printed: list[Estimate] = []
-        self._tell(_HEADER)
-        for each in estimates:
+        self._tell(line(self._header, self._widths, right=range(len(self._widths))))
+        for each in report.estimated(model, self._devices):
             printed.append(each)
-            self._tell(_row(each, report.limit))
+            self._tell(self._row(each, report.limit))
         if not any(each.plan for each in printed):
             raise ConfigError(f"tofu estimate {report.target}: no plan ({printed[0].reason})")
         report = dataclasses.replace(report, found=printed)
         if report.limit is not None:
-            report = self._print_batches(report, opened)
+            report = self._print_batches(report, model)
+            report = _tried_again(report, model)
         self._tell("", *_advice(report))
         if self._form == "json":
             click.echo(json.dumps(_document(report), indent=1))
@@ -225,15 +233,32 @@ class _Printer:
             click.echo(csv_table(list(records[0]), records), nl=False)
         return report
 
-    def _print_batches(self, report: Report, opened: MXNetModel) -> Report:
-        batches: dict[int, int] = {}
-        about = "about " * (not opened.scales)
-        for workers, batch in _batches(opened, report):
+    def _print_batches(self, report: Report, model: Model) -> Report:
+        batches: dict[Devices, int] = {}
+        for devices, batch in _batches(model, report):
             if not batches:
-                self._tell("", _BATCH_HEADER)
-            batches[workers] = batch
-            self._tell(_batch_row(workers, f"{about}{batch}" if batch else "none"))
-        return dataclasses.replace(report, batches=batches, about=bool(about))
+                self._tell("", "  ".join(_BATCH_COLUMNS))
+            batches[devices] = batch
+            widths = [max(self._widths[0], len(_BATCH_COLUMNS[0])), len(_BATCH_COLUMNS[1])]
+            cells = [str(devices), _batch_text(batch, about=not model.scales)]
+            self._tell(line(cells, widths, right=(0, 1)))
+        return dataclasses.replace(
+            report, batches=batches, about=bool(batches) and not model.scales
+        )
+
+    def _row(self, each: Estimate, limit: Optional[int]) -> str:
+        cells = [str(each.devices)]
+        remark = f"no use: {each.reason}" if each.reason else ""
+        if each.plan is None:
+            remark = f"no plan: {each.reason}"
+        else:
+            cells += map(format_bytes, each.kinds.values())
+            totals = map(each.held_bytes, OPTIMIZERS)
+            cells += [format_bytes(held) + _fits(held, limit) for held in totals]
+            cells += [format_bytes(each.plan.total_bytes)]
+        columns = len(self._widths)
+        cells = [*cells, *[""] * columns][:columns]
+        return line([*cells, remark], [*self._widths, 0], right=range(columns))
 
     def _tell(self, *lines: str) -> None:
         for text in lines if self._is_text else ():
@@ -247,7 +272,7 @@ def _document(report: Report) -> dict[str, Any]:
         "format": "tofu-estimate",
         "version": 1,
         "target": report.target,
-        "memory": "exact" if report.exact else "estimate",
+        "memory": EXACT if report.exact else ESTIMATE,
         "optimizer": report.optimizer,
         "limit_bytes": report.limit,
         "batches_extrapolated": report.about,
@@ -261,6 +286,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     totals = record["total_bytes"] or {}
     return {
         "workers": record["workers"],
+        "mesh": " x ".join(map(str, record["mesh"] or ())),
         **{f"{kind}_bytes": kinds.get(kind) for kind in KINDS},
         **{f"total_bytes_{name}": totals.get(name) for name in OPTIMIZERS},
         "communicated_bytes": record["communicated_bytes"],
@@ -272,10 +298,11 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
 def _record(each: Estimate, report: Report) -> dict[str, Any]:
     return {
         "workers": each.workers,
+        "mesh": list(each.mesh) or None,
         "bytes_per_worker": dict(each.kinds),
         "total_bytes": {name: each.held_bytes(name) for name in OPTIMIZERS} if each.plan else None,
         "communicated_bytes": each.plan.total_bytes if each.plan else None,
-        "largest_batch": report.batches.get(each.workers),
+        "largest_batch": report.batches.get(each.devices),
         "of_no_use": each.reason,
     }
 
@@ -283,30 +310,27 @@ def _record(each: Estimate, report: Report) -> dict[str, Any]:
 # Wide enough for every number of bytes: a row is printed before those after it are known.
 _BYTES_WIDTH = len("1023.9 MiB")
 _COLUMNS = {
-    "workers": 0,
     **{kind.replace("_", " "): _BYTES_WIDTH for kind in KINDS},
     **{f"with {optimizer}": _BYTES_WIDTH + len(" +") for optimizer in OPTIMIZERS},
 }
-_WIDTHS = [max(len(name), width) for name, width in _COLUMNS.items()]
-_RIGHT = range(len(_WIDTHS))
-_HEADER = line(list(_COLUMNS), _WIDTHS, right=_RIGHT)
 _BATCH_COLUMNS = ("workers", "largest batch")
-_BATCH_HEADER = "  ".join(_BATCH_COLUMNS)
 
 
-def _row(each: Estimate, limit: Optional[int]) -> str:
-    if each.plan is None:
-        cells, remark = [str(each.workers), *[""] * (len(_COLUMNS) - 1)], f"no plan: {each.reason}"
-    else:
-        cells = [str(each.workers), *map(format_bytes, each.kinds.values())]
-        totals = map(each.held_bytes, OPTIMIZERS)
-        cells += [format_bytes(held) + _fits(held, limit) for held in totals]
-        remark = f"no use: {each.reason}" if each.reason else ""
-    return line([*cells, remark], [*_WIDTHS, 0], right=_RIGHT)
+def _batch_text(batch: int, *, about: bool) -> str:
+    """A batch size; two digits of it, rounded down, if it is extrapolated."""
+    if not about or not batch:
+        return str(batch) if batch else "none"
+    unit = 10 ** max(len(str(batch)) - 2, 0)
+    return f"about {batch // unit * unit}"
 
 
-def _batch_row(workers: int, batch: str) -> str:
-    return line([str(workers), batch], list(map(len, _BATCH_COLUMNS)), right=(0, 1))
+def _tried_again(report: Report, model: Model) -> Report:
+    """The report; if nothing fits, with the least that recomputation makes of it."""
+    if report.recomputes or report.best() is not None:
+        return report
+    recomputing_report = dataclasses.replace(report, recomputes=True)
+    (again,) = recomputing_report.estimated(model, [report.least().devices])
+    return dataclasses.replace(report, again=again if again.plan else None)
 
 
 def _fits(size: int, limit: Optional[int]) -> str:
@@ -324,7 +348,7 @@ def _advice(report: Report) -> list[str]:
         return lines
     size = format_bytes(report.limit)
     lines.append(f"+ fits in {size}, - does not.")
-    best = fewest(report.found, report.optimizer, report.limit)
+    best = report.best()
     if best is None:
         return lines + _nothing_fits(report, size)
     if best.workers == 1:
@@ -333,7 +357,7 @@ def _advice(report: Report) -> list[str]:
     price = format_bytes(best.plan.total_bytes if best.plan else 0)
     return [
         *lines,
-        f"{best.workers} workers are the fewest that fit with {report.optimizer}: {held} on each, "
+        f"{best.devices} workers are the fewest that fit with {report.optimizer}: {held} on each, "
         f"{price} communicated in a step.",
     ]
 
@@ -348,7 +372,7 @@ def _unequal(estimates: Sequence[Estimate]) -> list[str]:
             sizes = unequal_sizes(tensor, plan.parts)
             if sizes:
                 return [
-                    f"Not all tiles are equal: over {each.workers} workers those of {tensor.label} "
+                    f"Not all tiles are equal: over {each.devices} workers those of {tensor.label} "
                     f"have {sizes}."
                 ]
     return []
@@ -356,11 +380,13 @@ def _unequal(estimates: Sequence[Estimate]) -> list[str]:
 
 def _nothing_fits(report: Report, size: str) -> list[str]:
     """Lines on the least memory that would do, the tensors that take it, and possible changes."""
-    planned = [each for each in report.found if each.plan]
-    least = min(planned, key=lambda each: each.held_bytes(report.optimizer))
+    least = report.least()
     held = format_bytes(least.held_bytes(report.optimizer))
-    over = f"{least.workers} worker{'s' * (least.workers > 1)}"
-    lines = [f"Nothing fits in {size} with {report.optimizer}: the least is {held}, over {over}."]
+    over = f"{least.devices} worker{'s' * (least.workers > 1)}"
+    again = ", with recomputation" * report.recomputes
+    lines = [
+        f"Nothing fits in {size} with {report.optimizer}: the least is {held}, over {over}{again}."
+    ]
     plan = least.plan
     if plan is not None and plan.peak is not None:
         lines += peak_text(plan)
@@ -374,12 +400,15 @@ def _nothing_fits(report: Report, size: str) -> list[str]:
 
 def _changes(report: Report, least: Estimate) -> list[str]:
     """Suggests changes that would make the graph fit."""
-    fitting = {count: batch for count, batch in report.batches.items() if batch}
+    fitting = {devices: batch for devices, batch in report.batches.items() if batch}
     lines = []
     if fitting:
-        count, batch = max(fitting.items(), key=lambda item: item[1])
-        about = "about " if report.about else ""
-        lines.append(f"a batch of {about}{batch} over {count} worker{'s' * (count > 1)}")
+        devices, batch = max(fitting.items(), key=lambda item: item[1])
+        size = _batch_text(batch, about=report.about)
+        lines.append(f"a batch of {size} over {devices} worker{'s' * (devices.workers > 1)}")
+    held = report.again.held_bytes(report.optimizer) if report.again else 0
+    if held and held < _SAVES * least.held_bytes(report.optimizer):
+        lines.append(f"--recompute all, with which it is {format_bytes(held)}")
     others = [name for name, states in OPTIMIZERS.items() if states < OPTIMIZERS[report.optimizer]]
     lighter = [name for name in others if least.held_bytes(name) <= (report.limit or 0)]
     lines += [f"{lighter[-1]} instead of {report.optimizer}"] if lighter else []

@@ -11,6 +11,7 @@ from typing import Any, Optional
 import click
 
 from tofu.cli.model import open_model
+from tofu.cli.mxnet_model import SymbolInputs
 from tofu.cli.options import (
     Script,
     batch_size_option,
@@ -18,13 +19,13 @@ from tofu.cli.options import (
     device_option,
     format_option,
     log_option,
+    mesh_option,
     optimizer_option,
     shape_option,
     workers_option,
 )
 from tofu.config import parse_bytes
 from tofu.errors import PlanError
-from tofu.mx.model.saving import save_plan
 from tofu.planner.frontier import Point, changed, frontier, turning_point, unbeaten
 from tofu.planner.frontier_picture import draw
 from tofu.planner.prediction import step_predictor
@@ -50,9 +51,7 @@ _MODES = "allrow-greedy,spartan,equalchop,icml18"
     help="Trade the time of a step on this machine, which tofu simulate predicts; without it, "
     "bytes communicated are traded against memory.",
 )
-@click.option(
-    "--mesh", metavar="N,N,...", help="The sizes of a mesh of devices, for a module of PyTorch."
-)
+@mesh_option
 @click.option("--memory", metavar="SIZE", help="Leave out plans that hold more, such as 12GiB.")
 @click.option(
     "--limits",
@@ -113,10 +112,11 @@ def frontier_command(
     if rivals is None:
         rivals = f"{_RIVALS},{_MODES}" if machine else f"{_RIVALS},{_MODES}".replace("optcnn,", "")
     compared = rivals_of([each.strip() for each in rivals.split(",") if each.strip()], options)
-    model, devices, config = open_model(
-        target, args, workers=workers, meshes=[mesh] if mesh else [], shapes=shapes,
+    opened = open_model(
+        target, args, workers=workers, meshes=[mesh] if mesh else [], symbol=SymbolInputs(shapes),
         optimizer=update, batch_size=batch_size, settings=settings,
     )  # fmt: skip
+    model, devices, config = opened.model, opened.devices, opened.config
     predict = None
     if machine is not None:
         predict = step_predictor(machine, devices[0].workers, config.fetch)
@@ -135,7 +135,8 @@ def frontier_command(
         points += (dataclasses.replace(point, name=point.name + suffix) for point in found)
     front = _kept(target, points, most, devices[0].workers)
     if save is not None:
-        save_plan(Path(save), front[-1].problem or model.problem(devices[0]), front[-1].plan)
+        problem = front[-1].problem or model.problem(devices[0])
+        problem.front_end.save(Path(save), problem, front[-1].plan)
     click.echo(render(target, points, form), nl=False)
 
 

@@ -51,7 +51,7 @@ def first_of_script(script: Path, args: Sequence[str]) -> Found:
     return _graphs(script, args, most=1)
 
 
-def graphs_of_script(script: Path, args: Sequence[str]) -> Sequence[Problem]:
+def graphs_of_script(script: Path, args: Sequence[str]) -> Found:
     """Run `script` until the end of its first training step, and return the graphs it trains.
 
     Blocks compute nothing meanwhile (tofu.gluon.blocks.dry_run). What the script prints goes to
@@ -65,7 +65,7 @@ def graphs_of_script(script: Path, args: Sequence[str]) -> Sequence[Problem]:
         ConfigError: the script came to its end before its first training call.
         SystemExit: it failed before, or ended with another status than 0.
     """
-    return _graphs(script, args).problems
+    return _graphs(script, args)
 
 
 def _graphs(script: Path, args: Sequence[str], *, most: int = 0) -> Found:

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import os
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Optional
 
 import click
 from click.core import ParameterSource
 
-from tofu.cli.mxnet_model import MXNetModel, check_target
+from tofu.cli.mxnet_model import NO_SYMBOL, MXNetModel, SymbolInputs
 from tofu.cli.options import is_module, set_variables, switch_on, tell_misplaced
 from tofu.config import Config, parse_workers
 from tofu.errors import ConfigError
+from tofu.installation import check_mxnet
 from tofu.planner.model import Devices, Model
 from tofu.plans.file import PlanFile
 
-__all__ = ["Opened", "check_options", "open_model", "parse_mesh", "torch_module"]
+__all__ = ["Opened", "check_options", "open_model", "parse_mesh", "refuse", "torch_module"]
 
 
-class Opened(NamedTuple):
+class Opened:
     """A target with the settings of its command.
 
     Attributes:
         model: the target.
-        devices: those of the command line, or the target's usual ones.
         config: the settings.
     """
 
-    model: Model
-    devices: list[Devices]
-    config: Config
+    def __init__(self, model: Model, config: Config, devices: Callable[[], list[Devices]]) -> None:
+        self.model = model
+        self.config = config
+        self._devices = devices
+
+    @functools.cached_property
+    def devices(self) -> list[Devices]:
+        """Those of the command line, or the target's usual ones."""
+        return self._devices()
 
 
 def open_model(
@@ -43,10 +50,11 @@ def open_model(
     meshes: Sequence[str] = (),
     usual: Optional[Sequence[int]] = None,
     settings: dict[str, Any],
-    shapes: Sequence[str] = (),
+    symbol: SymbolInputs = NO_SYMBOL,
     optimizer: Optional[str],
     batch_size: Optional[int] = None,
     saved: Optional[PlanFile] = None,
+    all_graphs: bool = False,
 ) -> Opened:
     """The target of the command that runs.
 
@@ -57,10 +65,11 @@ def open_model(
         meshes: sizes of meshes, as on the command line.
         usual: numbers of workers if neither is given; None: the target's own default.
         settings: options that become variables (``set_variables``).
-        shapes: as for ``MXNetModel``.
+        symbol: as for ``MXNetModel``.
         optimizer: the optimizer whose state counts; None: none.
         batch_size: as for ``MXNetModel``.
         saved: as for ``MXNetModel``.
+        all_graphs: as for ``MXNetModel``.
 
     Raises:
         ConfigError: the target has not one of the options given, or there is no such target.
@@ -68,42 +77,52 @@ def open_model(
     context = click.get_current_context()
     if workers is not None and meshes:
         raise ConfigError("--mesh and --workers: a mesh says how many ranks there are; give one")
-    counts = [parse_workers(text, "--workers") for text in workers.split(",")] if workers else []
+    texts = [] if workers is None else workers.split(",")
+    counts = [parse_workers(text, "--workers") for text in texts]
     if usual is None and len(counts) > 1:
         raise ConfigError(f"--workers {workers}: expected one number of workers")
     given = [Devices(math.prod(mesh), mesh) for mesh in map(parse_mesh, meshes)]
     who = f"tofu {context.info_name}"
     model: Model
-    if given or is_module(target):
-        module_model = torch_module("module_model", f"{who} {target}")
-        model = module_model.ModuleModel(target, optimizer)
-        _refuse(context, model)
+    if is_module(target):
+        module = torch_module("module_model", f"{who} {target}").ModuleModel
+        refuse(context, target, module.refusals(target))
         set_variables(**settings)
+        model = module(target, optimizer)
     else:
-        check_target(who, target, batch_size, shapes)
+        refuse(context, target, MXNetModel.refusals(target))
+        check_mxnet(who, load=False)
         tell_misplaced(context, target, args)
         os.environ.pop("TOFU_PLAN", None)
-        first = next(iter(counts or usual or ()), None)
-        switch_on(workers=None if first is None else str(first), **settings)
+        most = max(counts or usual or (0,))
+        switch_on(workers=str(most) if most else None, **settings)
         model = MXNetModel(
-            target, args, shapes=shapes, optimizer=optimizer, batch_size=batch_size, saved=saved
-        )
-        _refuse(context, model)
+            target, args, symbol=symbol, optimizer=optimizer, batch_size=batch_size, saved=saved,
+            all_graphs=all_graphs,
+        )  # fmt: skip
     config = Config.from_environment()
-    if not given:
-        counts = counts or list(usual or ()) or [config.workers or model.default_workers()]
-        given = [devices for count in counts for devices in model.devices(count)]
-    return Opened(model, given, config)
+
+    def devices() -> list[Devices]:
+        if given:
+            return given
+        if usual is not None:
+            numbers = counts or model.usual(usual)
+        else:
+            numbers = counts or [config.workers or model.default_workers()]
+        return [each for count in numbers for each in model.devices(count)]
+
+    return Opened(model, config, devices)
 
 
-def _refuse(context: click.Context, model: Model) -> None:
-    """Raise ConfigError for a given option that the model does not have."""
+def refuse(context: click.Context, target: str, refusals: Mapping[str, str]) -> None:
+    """Raise ConfigError for a given option that the target does not have."""
     for option in context.command.params:
-        reason = model.refused.get(option.name or "")
+        reason = refusals.get(option.name or "")
         source = context.get_parameter_source(option.name or "")
         if reason is not None and source is ParameterSource.COMMANDLINE:
-            name = option.opts[0] if isinstance(option, click.Option) else "arguments"
-            raise ConfigError(f"tofu {context.info_name} {model.name}: {name}: {reason}")
+            is_option = isinstance(option, click.Option)
+            name = option.opts[0] if is_option else repr(context.params[option.name or ""][0])
+            raise ConfigError(f"tofu {context.info_name} {target}: {name}: {reason}")
 
 
 def check_options(context: click.Context, others: Sequence[str]) -> None:

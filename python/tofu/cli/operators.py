@@ -10,6 +10,7 @@ from typing import Optional
 import click
 
 from tofu.cli.isolated import isolated
+from tofu.cli.model import refuse, torch_module
 from tofu.cli.options import check_script, describe_option, format_option, switch_on
 from tofu.errors import ConfigError
 from tofu.installation import IMPORT_ERRORS, check_mxnet, silence_numpy, unusable
@@ -18,6 +19,13 @@ from tofu.mx.model.sources import DTYPES
 __all__ = ["FALSE_STRATEGY", "ops", "suggest", "verify"]
 
 FALSE_STRATEGY = 1  # exit status
+_NOT_OF_MODULES = {
+    "describe": "descriptions of your own are for MXNet's operators",
+    "form": "modules have lines of text only",
+    "processes": "modules are run in this process",
+    "quick": "all calls of a module are run",
+    "record": "tofu ops lists MXNet's operators only",
+}
 
 
 @click.command(short_help="List the operators and how each can be split.")
@@ -102,10 +110,7 @@ def verify(
     """
     os.environ["OMP_NUM_THREADS"] = "1"
     if framework == "torch":
-        from tofu.cli.verify_torch import verify_modules
-
-        if not verify_modules(operators, seed):
-            raise SystemExit(FALSE_STRATEGY)
+        _verify_modules(operators, seed)
         return
     _load_mxnet("tofu verify")
     from tofu.cli import operator_report
@@ -124,6 +129,25 @@ def verify(
     for name, reason in unchecked.items():
         click.echo(f"tofu: nothing of {name} was checked: {reason}", err=True)
     if unchecked:
+        raise SystemExit(FALSE_STRATEGY)
+
+
+def _verify_modules(targets: Sequence[str], seed: int) -> None:
+    """Run every split of the operators that modules of PyTorch call; print what was found."""
+    where = "--framework torch"
+    refuse(click.get_current_context(), where, _NOT_OF_MODULES)
+    verify_targets = torch_module("verify", f"tofu verify {where}").verify_targets
+    is_false = False
+    for name, report in verify_targets(targets, seed):
+        click.echo(
+            f"{name}: {report.calls} calls, {report.described} described, {report.strategies} "
+            f"splits of {len(report.operators)} operators run, {len(report.false)} false"
+        )
+        undescribed = [f"{each} has no description" for each in sorted(report.undescribed)]
+        for line in [*undescribed, *report.false]:
+            click.echo(f"  {line}")
+        is_false |= bool(report.false)
+    if is_false:
         raise SystemExit(FALSE_STRATEGY)
 
 
@@ -189,7 +213,7 @@ def _used(script: str, args: Sequence[str], operators: Sequence[Mapping[str, obj
 
     os.environ.pop("TOFU_PLAN", None)
     switch_on()
-    problems = graphs_of_script(Path(script), args)
+    problems = graphs_of_script(Path(script), args).problems
     from tofu.cli.operator_page import used_text
 
     return used_text(problems, operators)

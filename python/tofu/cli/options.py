@@ -32,6 +32,8 @@ from tofu.errors import ConfigError
 from tofu.plans.machine_files import read_machine
 
 __all__ = [
+    "ESTIMATE",
+    "EXACT",
     "Script",
     "allow_replication_option",
     "batch_size_option",
@@ -40,6 +42,7 @@ __all__ = [
     "objective_option",
     "check_no_module",
     "check_script",
+    "count_option",
     "describe_option",
     "device_option",
     "everything_option",
@@ -48,6 +51,8 @@ __all__ = [
     "format_option",
     "layers_option",
     "log_option",
+    "mesh_option",
+    "meshes_option",
     "optimizer_option",
     "pin_file_option",
     "pin_option",
@@ -64,6 +69,8 @@ __all__ = [
 
 _SEPARATED = "tofu.separated"  # in a context: "--" stood between the script and its arguments
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+# Ways to count the bytes that a worker holds.
+EXACT, ESTIMATE = "exact", "estimate"
 _HEAD_BYTES = 4096  # bytes of a file to read to find its kind
 
 
@@ -146,6 +153,20 @@ recompute_option = click.option(
     help="Activations that the backward pass computes again instead of keeping them: as few as "
     "the memory needs, none, or all that help. Default: $TOFU_RECOMPUTE, else auto.",
 )
+mesh_option = click.option(
+    "--mesh",
+    metavar="K,K,...",
+    help="The sizes of a mesh's dimensions, outermost first, for a module of PyTorch. Default: "
+    "all meshes of --workers.",
+)
+meshes_option = click.option(
+    "--mesh",
+    "meshes",
+    multiple=True,
+    metavar="K,K,...",
+    help="For a module of PyTorch: the sizes of a mesh's dimensions, outermost first; may be "
+    "repeated. Default: all meshes of --workers.",
+)
 keep_fetched_option = click.option(
     "--keep-fetched",
     metavar="SIZE|auto",
@@ -205,6 +226,15 @@ everything_option = click.option(
 layers_option = click.option(
     "--layers", is_flag=True, help="Text format: bytes by layer and direction."
 )
+
+
+def count_option(default: str) -> Callable[[_Decorated], _Decorated]:
+    """The option --count, which is how a worker's bytes are counted."""
+    return click.option(
+        "--count", type=click.Choice((EXACT, ESTIMATE)), default=default, show_default=True,
+        help="How to count a worker's bytes: as the framework will allocate them, or by a quick "
+        "estimate.",
+    )  # fmt: skip
 
 
 def format_option(formats: Sequence[str], text: str) -> Callable[[_Decorated], _Decorated]:

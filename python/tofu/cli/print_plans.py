@@ -10,20 +10,19 @@ from typing import Callable, Optional
 
 import click
 
-from tofu import _core
-from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import described_name
 from tofu.cli.explained import explained_in, explained_names
-from tofu.errors import ConfigError
-from tofu.mx.model.memory import with_memory
-from tofu.mx.model.saving import save_plan
+from tofu.cli.options import ESTIMATE
+from tofu.errors import ConfigError, MemoryLimitError, PlanError, TofuError
 from tofu.planner.decide import plan_problem
 from tofu.planner.limits import held_bytes
+from tofu.planner.model import Devices
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.names import matching
 from tofu.plans.options import check_pins
-from tofu.plans.plan import undescribed_text
+from tofu.plans.plan import format_bytes, undescribed_text
+from tofu.plans.problem import Counting
 from tofu.plans.progress import stage
 from tofu.plans.render import explain as explaining
 from tofu.plans.render.explain import Section
@@ -32,10 +31,9 @@ from tofu.plans.render.layers import render_layers
 from tofu.plans.render.peak import render_peak
 from tofu.plans.render.text import render_text
 
-__all__ = ["ESTIMATE", "EXACT", "Output", "listed", "plan_and_print"]
+__all__ = ["Choice", "Output", "listed", "plan_and_print"]
 
-# Ways in which --memory counts the bytes that MXNet will allocate.
-EXACT, ESTIMATE = "exact", "estimate"
+Planned = tuple[Problem, Plan]
 _OF_PARAMETERS = ("parameters", "optimizer_state")
 
 
@@ -64,32 +62,31 @@ class Output:
     step: Optional[Callable[[Problem, Plan], Section]] = None
 
 
-def plan_and_print(problems: Sequence[Problem], wish: Wish, output: Output) -> None:
+# Devices to plan for, and the graphs that run on them.
+Choice = tuple[Devices, Sequence[Problem]]
+
+
+def plan_and_print(choices: Sequence[Choice], wish: Wish, output: Output) -> None:
     """Plan one or several graphs, save the plans if asked, and print them on standard output.
+
+    Of several devices, those are taken whose plans cost least.
 
     Raises:
         ConfigError: the graphs lack a name to explain, or the file cannot be written.
         PlanError: an option does not fit the graphs.
     """
+    problems = choices[0][1]
     if output.form == "html" and len(problems) > 1:
         raise ConfigError(
             f"a page shows one plan, and there are {len(problems)} graphs: "
             f"{listed(problems)}; --graph N chooses one"
         )
     explained = explained_names(problems, output.explain)
-    pins = _shared_out(problems, wish.options)
-    texts: list[str] = []
-    plans: list[Plan] = []
-    plan_of: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
-    for number, problem in enumerate(problems):
-        pinned = dataclasses.replace(wish.options, pins=pins[number])
-        graph_wish = dataclasses.replace(wish, options=_following(problem, pinned, plan_of))
-        taken_bytes = _taken_bytes(problem, plans)
-        problem, plan = plan_problem(problem, graph_wish, taken_bytes=taken_bytes)
-        plans.append(plan)
-        plan_of.update({name: plan for name in _parameters(problem) if name not in plan_of})
-        names = explained_in(problem, output.explain, explained[number])
-        texts.append(_told(problem, plan, names, wish, output))
+    devices, planned = _best(choices, wish)
+    texts = []
+    for before, (problem, plan) in zip(explained, planned):
+        names = explained_in(problem, output.explain, before)
+        texts.append(_told(problem, plan, names, wish, output, devices))
     if len(problems) == 1:
         click.echo(texts[0], nl=False)
     elif output.form == "json":
@@ -101,6 +98,47 @@ def plan_and_print(problems: Sequence[Problem], wish: Wish, output: Output) -> N
             if text
         ]
         click.echo("\n".join(shown), nl=False)
+
+
+def _best(choices: Sequence[Choice], wish: Wish) -> tuple[Devices, list[Planned]]:
+    """The plans that cost least. Raises the first PlanError if no devices have any."""
+    found: list[tuple[float, Devices, list[Planned]]] = []
+    errors: list[TofuError] = []
+    for devices, problems in choices:
+        try:
+            planned = _planned(problems, wish)
+            found.append((sum(_cost(plan, wish) for _, plan in planned), devices, planned))
+        except (MemoryLimitError, PlanError) as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    cost, devices, planned = min(found, key=lambda each: each[0])
+    if len(choices) > 1:
+        every = ", ".join(str(each) for each, _ in choices)
+        is_timed = wish.options.objective == "time"
+        least = "is predicted to be fastest" if is_timed else f"sends least, {format_bytes(cost)}"
+        click.echo(f"tofu: of the meshes {every}, {devices} {least}", err=True)
+    return devices, planned
+
+
+def _cost(plan: Plan, wish: Wish) -> float:
+    is_timed = wish.options.objective == "time" and plan.predicted is not None
+    return float(plan.predicted["step_ns"]) if is_timed and plan.predicted else plan.total_bytes
+
+
+def _planned(problems: Sequence[Problem], wish: Wish) -> list[Planned]:
+    """The plans of graphs that run together: later ones take the tiles of earlier ones."""
+    pins = _shared_out(problems, wish.options)
+    found: list[Planned] = []
+    plan_of: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
+    for number, problem in enumerate(problems):
+        pinned = dataclasses.replace(wish.options, pins=pins[number])
+        graph_wish = dataclasses.replace(wish, options=_following(problem, pinned, plan_of))
+        taken_bytes = _taken_bytes(problem, [plan for _, plan in found])
+        problem, plan = plan_problem(problem, graph_wish, taken_bytes=taken_bytes)
+        found.append((problem, plan))
+        plan_of.update({name: plan for name in _parameters(problem) if name not in plan_of})
+    return found
 
 
 def _taken_bytes(problem: Problem, others: Sequence[Plan]) -> int:
@@ -151,26 +189,32 @@ def _parameters(problem: Problem) -> list[str]:
 
 
 def _told(
-    problem: Problem, plan: Plan, explained: Sequence[str], wish: Wish, output: Output
+    problem: Problem,
+    plan: Plan,
+    explained: Sequence[str],
+    wish: Wish,
+    output: Output,
+    devices: Devices,
 ) -> str:
     """Save a plan and return the lines to print."""
-    if problem.table.undescribed:
-        unknown = strategy_table(problem.graph)[1]  # which says why, too
-        cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
-        click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)
+    front_end = problem.front_end
+    undescribed = front_end.warned(problem)
+    if undescribed:
+        cost = sum(op.bytes for op in plan.operators if op.op in undescribed)
+        click.echo(f"tofu: {undescribed_text(problem.name, undescribed, cost)}", err=True)
     with stage("explaining"):
         explanations = [explaining.explain(problem, plan, name) for name in explained]
     if output.save is not None:
-        save_plan(output.save, problem, plan)
+        front_end.save(output.save, problem, plan)
     if output.explain and not explanations and output.form == "text":
         return ""  # another graph has those names
-    if wish.exact and plan.memory != EXACT:
-        kept_bytes = wish.options.keep_fetched_bytes or 0
-        plan = with_memory(problem, plan, wish.fetch, keep_fetched_bytes=kept_bytes)
+    if wish.exact and plan.memory == ESTIMATE:
+        counting = Counting(wish.fetch, wish.options.keep_fetched_bytes or 0)
+        plan = front_end.begin_memory(problem, plan, counting)()
     step = output.step(problem, plan) if output.step is not None else None
     if output.form != "json":
         plan = _with_names(problem, plan)
-    return _render(plan, explanations, output, problem.graph, step)
+    return _render(problem, plan, explanations, output, devices, step)
 
 
 def _with_names(problem: Problem, plan: Plan) -> Plan:
@@ -184,26 +228,29 @@ def _with_names(problem: Problem, plan: Plan) -> Plan:
 
 
 def _render(
+    problem: Problem,
     plan: Plan,
     explanations: Sequence[explaining.Explanation],
     output: Output,
-    graph: _core.Graph,
+    devices: Devices,
     step: Optional[Section],
 ) -> str:
     if output.form == "html":
         sections = [section for each in explanations for section in each.sections]
         before, after = output.command
-        command = f"{before} --workers {plan.workers}", after
-        return render_html(plan, sections, graph=graph, command=command, step=step)
+        command = f"{before} {devices.option}", after
+        return render_html(plan, sections, graph=problem.graph, command=command, step=step)
     if output.form == "json":
-        if not explanations:
-            return plan.to_json()
         documents = [explanation.document for explanation in explanations]
-        return json.dumps({**plan.document(), "explanations": documents})
+        more = {"explanations": documents} if documents else {}
+        return json.dumps({**problem.front_end.document(problem, plan), **more})
+    if output.form == "python":
+        return problem.front_end.python(problem, plan)
     if explanations:
         return "\n".join(explanation.to_text() for explanation in explanations)
     if output.layers:
         return render_layers(plan)
     if output.peak:
         return render_peak(plan, everything=output.everything)
-    return render_text(plan, everything=output.everything)
+    notes = problem.front_end.notes(problem, plan, everything=output.everything)
+    return "\n".join([render_text(plan, everything=output.everything), *filter(None, [notes])])

@@ -9,6 +9,7 @@ from typing import Any, Optional
 import click
 
 from tofu.cli.model import open_model
+from tofu.cli.mxnet_model import SymbolInputs
 from tofu.cli.options import (
     Script,
     allow_replication_option,
@@ -18,6 +19,7 @@ from tofu.cli.options import (
     format_option,
     is_module,
     log_option,
+    mesh_option,
     objective_option,
     optimizer_option,
     search_option,
@@ -40,9 +42,7 @@ __all__ = ["simulate"]
 
 @click.command(cls=Script, short_help="Predict a training step on a machine that is described.")
 @workers_option
-@click.option(
-    "--mesh", metavar="K,K,...", help="For a module of PyTorch: the sizes of a mesh's dimensions."
-)
+@mesh_option
 @click.option(
     "--machine",
     required=True,
@@ -98,11 +98,12 @@ def simulate(
     # Nothing runs, so there may be fewer GPUs here than workers.
     if workers is None and described.is_gpu and not is_module(target):
         workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
-    model, devices, config = open_model(
-        target, args, workers=workers, meshes=[mesh] if mesh else [], shapes=shapes,
+    opened = open_model(
+        target, args, workers=workers, meshes=[mesh] if mesh else [], symbol=SymbolInputs(shapes),
         optimizer=None if optimizer == "none" else optimizer, batch_size=batch_size, saved=saved,
         settings={"machine": machine, "device": "cpu", "plan": plan, **settings},
     )  # fmt: skip
+    model, devices, config = opened.model, opened.devices, opened.config
     check_devices(devices[0].workers, described)
     if saved is not None:
         saved.check_workers(devices[0].workers)

@@ -14,6 +14,7 @@ from typing import Generic, Optional, TypeVar
 
 from tofu import _core
 from tofu.plans import Plan, Problem, SearchOptions
+from tofu.plans.problem import Counting
 
 from .limits import Fit, check_fits, fit_within, held_bytes, keep_what_fits
 from .recomputation import Recomputation, fit_with_recomputation
@@ -138,9 +139,8 @@ class Plans(Programs[Plan]):
         plan = searched.read()
         if not self._counted:
             return plan
-        return searched.problem.front_end.begin_memory(
-            searched.problem, plan, fetch=self._wish.fetch, keep_fetched_bytes=keep_fetched_bytes
-        )()
+        counting = Counting(self._wish.fetch, keep_fetched_bytes)
+        return searched.problem.front_end.begin_memory(searched.problem, plan, counting)()
 
     def held_bytes(self, made: Plan) -> int:
         """Bytes that the fullest worker holds."""

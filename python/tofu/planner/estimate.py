@@ -1,6 +1,6 @@
 """Estimates a training step's memory for several numbers of workers, before anything runs.
 
-estimates = list(estimate(problem_for, workers=(1, 2, 4, 8)))
+estimates = list(estimate(problem_for, devices=(Devices(1), Devices(2), Devices(4))))
 for each in estimates:
     print(each.workers, each.held_bytes("adam"), each.reason)
 """
@@ -17,8 +17,9 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Callable, Optional
 
 from tofu.plans import Plan, Problem, SearchOptions
-from tofu.plans.problem import Start, in_turn
+from tofu.plans.problem import FrontEnd, Start, in_turn
 
+from .model import Devices
 from .side_threads import most_at_once, side_threads
 from .sweep import Measure, Outcome, Trial, begin_trial, begun, sweep
 
@@ -53,11 +54,20 @@ class Estimate:
         workers: the number of workers; 1 is the serial run.
         plan: the plan with the fewest bytes, with its memory; None if there is none.
         reason: why this number of workers is of no use, or why there is no plan; "" if it helps.
+        mesh: the sizes of the mesh's dimensions; empty but for modules of PyTorch.
+        state_kind: as in FrontEnd.
     """
 
     workers: int
     plan: Optional[Plan]
     reason: str = ""
+    mesh: tuple[int, ...] = ()
+    state_kind: str = FrontEnd.state_kind
+
+    @property
+    def devices(self) -> Devices:
+        """The workers, or the mesh."""
+        return Devices(self.workers, self.mesh)
 
     @property
     def kinds(self) -> Mapping[str, int]:
@@ -68,7 +78,8 @@ class Estimate:
 
     def state_bytes(self, optimizer: str) -> int:
         """The bytes of the optimizer's state, which is cut as its parameters are."""
-        return OPTIMIZERS[optimizer] * self.kinds.get("gradients", 0)
+        kinds = self.plan.bytes_per_worker if self.plan else {}
+        return OPTIMIZERS[optimizer] * kinds.get(self.state_kind, 0)
 
     def held_bytes(self, optimizer: str) -> int:
         """All bytes with the state of an optimizer, one of OPTIMIZERS."""
@@ -81,32 +92,33 @@ class Estimate:
 
 
 def estimate(
-    problem_for: Callable[[int], Problem],
+    problem_for: Callable[[Devices], Problem],
     *,
-    workers: Sequence[int],
+    devices: Sequence[Devices],
     exact: bool = True,
     time_limit_s: Optional[float] = None,
 ) -> Iterator[Estimate]:
     """Yield the memory over each number of workers, in ascending order, as soon as it is known.
 
     Args:
-        problem_for: the graph for a number of workers.
-        workers: numbers of workers.
+        problem_for: the graph for some devices.
+        devices: numbers of workers, or meshes.
         exact: whether to count the memory that MXNet will allocate; else a quick estimate.
         time_limit_s: seconds for each search; None: the default.
     """
-    least: Optional[Estimate] = None
-    counts = sorted(set(workers))
+    least: dict[int, Estimate] = {}  # by number of workers: those that hold less than fewer
+    rows = sorted(dict.fromkeys(devices), key=lambda each: each.workers)
     trials = (
-        _trial(
-            problem_for(count), f"{_workers_text(count)} (row {row} of {len(counts)})", time_limit_s
-        )
-        for row, count in enumerate(counts, 1)
+        _trial(problem_for(each), f"{_workers_text(each)} (row {row} of {len(rows)})", time_limit_s)
+        for row, each in enumerate(rows, 1)
     )
-    for current in map(_of_outcome, sweep(trials, Measure(exact))):
-        current = dataclasses.replace(current, reason=current.reason or _no_use(current, least))
-        if current.plan is not None and not current.reason:
-            least = current
+    for outcome, each in zip(sweep(trials, Measure(exact)), rows):
+        current = dataclasses.replace(_of_outcome(outcome), mesh=each.mesh)
+        fewer = [other for count, other in least.items() if count < each.workers]
+        reason = current.reason or _no_use(current, fewer[-1] if fewer else None)
+        current = dataclasses.replace(current, reason=reason)
+        if current.plan is not None and not reason:
+            least.setdefault(each.workers, current)
         yield current
 
 
@@ -122,16 +134,19 @@ def _estimating(
 
 
 def _of_outcome(outcome: Outcome) -> Estimate:
-    return Estimate(outcome.trial.problem.workers, outcome.plan, outcome.reason)
+    problem = outcome.trial.problem
+    return Estimate(
+        problem.workers, outcome.plan, outcome.reason, state_kind=problem.front_end.state_kind
+    )
 
 
 def _trial(problem: Problem, place: str, time_limit_s: Optional[float] = None) -> Trial:
-    name = _workers_text(problem.workers)
+    name = _workers_text(Devices(problem.workers))
     return Trial(name, problem, SearchOptions(time_limit_s=time_limit_s), place=place)
 
 
-def _workers_text(count: int) -> str:
-    return f"{count} worker{'s' * (count > 1)}"
+def _workers_text(devices: Devices) -> str:
+    return f"{devices} worker{'s' * (devices.workers > 1)}"
 
 
 def _no_use(current: Estimate, least: Optional[Estimate]) -> str:
@@ -140,7 +155,7 @@ def _no_use(current: Estimate, least: Optional[Estimate]) -> str:
         return ""
     if current.held_bytes("sgd") <= _SAVES * least.held_bytes("sgd"):
         return ""
-    reason = f"holds no less than {_workers_text(least.workers)}"
+    reason = f"holds no less than {_workers_text(least.devices)}"
     if sum(current.plan.replicated_bytes().values()) < _MOSTLY_WHOLE * current.plan.tensor_bytes:
         return reason
     parts = " x ".join(map(str, current.plan.parts))
@@ -164,9 +179,13 @@ class Fit:
 
 
 def fewest(estimates: Sequence[Estimate], optimizer: str, limit_bytes: int) -> Optional[Estimate]:
-    """The first that stays within a limit, if any does."""
-    fitting = (e for e in estimates if e.plan and e.held_bytes(optimizer) <= limit_bytes)
-    return next(fitting, None)
+    """The fewest workers that stay within a limit, if any do; of their meshes, the cheapest."""
+    fitting = (
+        (e.workers, e.plan.total_bytes, e)
+        for e in estimates
+        if e.plan and e.held_bytes(optimizer) <= limit_bytes
+    )
+    return min(fitting, key=lambda each: each[:2], default=(0, 0, None))[2]
 
 
 def largest_batches(
@@ -197,7 +216,7 @@ def largest_batches(
         begin = threads.enter_context(side_threads()) if exact else in_turn
 
         def estimate_of(workers: int, size: int) -> Generator[None, None, Estimate]:
-            name = f"{_workers_text(workers)}, batch {size}"
+            name = f"{_workers_text(Devices(workers))}, batch {size}"
             return _estimating(problem_for(workers, size), name, exact=exact, start=begin)
 
         expected = 1.0  # of the last number of workers that is known

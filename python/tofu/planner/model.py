@@ -7,9 +7,8 @@ model.problem(Devices(8, (2, 4)))    # over a mesh of 2 x 4
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import NamedTuple, Optional
+from collections.abc import Mapping, Sequence
+from typing import Callable, NamedTuple, Optional
 
 from tofu.plans import Problem
 
@@ -30,19 +29,33 @@ class Devices(NamedTuple):
     def __str__(self) -> str:
         return " x ".join(map(str, self.mesh or (self.workers,)))
 
+    @property
+    def option(self) -> str:
+        """The option of a command that asks for them."""
+        if self.mesh:
+            return f"--mesh {','.join(map(str, self.mesh))}"
+        return f"--workers {self.workers}"
+
 
 class Model(abc.ABC):
     """A script, a symbol, a named model or a module, with the options that it was given.
 
     Attributes:
         name: the target of the command.
-        refused: the options that it does not have, by parameter, each with the reason.
+        formats: formats of plans that it has besides tables, JSON and a page.
+        scales: whether the graph can be made for other batch sizes.
     """
 
-    refused: Mapping[str, str] = MappingProxyType({})
+    scales = False
+    formats: tuple[str, ...] = ()
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    @staticmethod
+    @abc.abstractmethod
+    def refusals(target: str) -> Mapping[str, str]:
+        """The options that such a target does not have, by parameter, each with the reason."""
 
     @abc.abstractmethod
     def problem(self, devices: Devices, batch: Optional[int] = None) -> Problem:
@@ -53,6 +66,10 @@ class Model(abc.ABC):
             GraphError: it cannot be traced.
         """
 
+    def problems(self, devices: Devices) -> Sequence[Problem]:
+        """All graphs that a training step runs."""
+        return [self.problem(devices)]
+
     @abc.abstractmethod
     def batch_size(self, problem: Problem) -> int:
         """The number of examples in a step; 0 if unknown."""
@@ -61,6 +78,18 @@ class Model(abc.ABC):
     def default_workers(self) -> int:
         """The number of workers of a run. Raises ConfigError if it must be given."""
 
+    def usual(self, counts: Sequence[int]) -> Sequence[int]:
+        """Those of some numbers of workers that are tried if the user gives none."""
+        return counts
+
+    def states(self) -> Optional[int]:
+        """Tensors that its own optimizer keeps for a parameter; None: unknown."""
+        return None
+
     def devices(self, workers: int) -> list[Devices]:
         """The ways to arrange so many workers."""
         return [Devices(workers)]
+
+    def guarded(self, run: Callable[[], None]) -> None:
+        """Do the work of a command, also if the framework may crash on the target."""
+        run()

@@ -15,11 +15,11 @@ from typing import Any, Callable, Generic, Optional, TypeVar
 
 from tofu import _core
 from tofu.analysis.work import node_work
-from tofu.plans import Plan
+from tofu.plans import Plan, Problem
 
 from .limits import Fit
 
-__all__ = ["Recomputation", "Recomputed", "fit_with_recomputation", "recomputed"]
+__all__ = ["Recomputation", "Recomputed", "fit_with_recomputation", "recomputed", "recomputing"]
 
 Found = TypeVar("Found")
 
@@ -87,6 +87,12 @@ def recomputed(table: _core.StrategyTable, limit_bytes: int = 0) -> Recomputatio
         cost=result["cost"],
         graph_cost=sum(map(abs, costs)),
     )
+
+
+def recomputing(problem: Problem) -> Problem:
+    """The problem with as few activations as possible."""
+    again = recomputed(problem.table).table
+    return problem if again is problem.table else problem.replaced(again)
 
 
 def _costs(graph: _core.Graph) -> list[int]:

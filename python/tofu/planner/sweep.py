@@ -9,7 +9,7 @@ from typing import Callable, Optional, Union
 
 from tofu.errors import PlanError
 from tofu.plans import Plan, Problem, SearchOptions
-from tofu.plans.problem import Start, in_turn
+from tofu.plans.problem import Counting, Start, in_turn
 from tofu.plans.progress import stage
 
 from .limits import held_bytes
@@ -109,7 +109,7 @@ class Measure:
 
         wait = plain
         if self.exact:
-            wait = problem.front_end.begin_memory(problem, unmeasured, start=start)
+            wait = problem.front_end.begin_memory(problem, unmeasured, Counting(start=start))
 
         def finish() -> Outcome:
             with stage(trial.doing):

@@ -15,7 +15,7 @@ import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from tofu import _core
 from tofu.config import MAX_WORKERS
@@ -26,6 +26,7 @@ from .plan import Plan
 
 __all__ = [
     "FORMAT", "MODULE_FORMAT", "VERSION", "PlanFile", "check_target", "read", "read_saved", "save",
+    "save_module",
 ]  # fmt: skip
 
 FORMAT = "tofu-plan-file"
@@ -188,11 +189,16 @@ def read(path: Path) -> PlanFile:
     return PlanFile(path, {_key(path, plan): plan for plan in plans})
 
 
-def check_target(path: Path) -> None:
-    """Raise ConfigError for a file that `save` would refuse, before anything is searched."""
+def check_target(path: Path, reader: Callable[[Path], Any] = read_saved) -> None:
+    """Raise ConfigError for a file that a plan must not be saved to, before anything is searched.
+
+    Args:
+        path: the file.
+        reader: reads a file that a plan may be saved to.
+    """
     if os.path.exists(path):
         try:
-            read(path)
+            reader(path)
         except ConfigError as error:
             reason = str(error).removeprefix(f"{path}: ").removesuffix(f"; {_ADVICE}")
             raise ConfigError(
@@ -226,7 +232,7 @@ def save(
     Raises:
         ConfigError: the file exists and is not a plan file, or cannot be written.
     """
-    check_target(path)
+    check_target(path, read)
     packed = _pack(plan.document())
     if origin is not None:
         packed["origin_hash"] = origin.hash
@@ -240,8 +246,28 @@ def save(
     packed_plans = list(plans.values())
     lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in packed_plans)
     head = json.dumps({"format": FORMAT, "version": VERSION, "sha256": _digest(packed_plans)})
+    _write(path, f'{head[:-1]}, "plans": [\n{lines}\n]}}\n')
+
+
+def save_module(path: Path, document: Mapping[str, Any]) -> None:
+    """Write the plan of a module of PyTorch, in the place of another.
+
+    Raises:
+        ConfigError: the file exists and is something else, or cannot be written.
+    """
+    check_target(path, _read_module)
+    _write(path, json.dumps(document))
+
+
+def _read_module(path: Path) -> None:
+    if isinstance(document := _document(path), dict) and document.get("format") == MODULE_FORMAT:
+        return
+    raise ConfigError(f"{path}: not the plan of a module")
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        _replace(path, f'{head[:-1]}, "plans": [\n{lines}\n]}}\n')
+        _replace(path, text)
     except OSError as error:
         raise ConfigError(
             f"--save {path}: cannot be written ({error.strerror}); choose another file"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Callable, Optional, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Callable, NamedTuple, Optional, Protocol, TypeVar
 
 from tofu import _core
 from tofu.errors import InternalError
@@ -13,7 +14,7 @@ from .options import SearchOptions
 from .plan import Plan
 from .simulated_step import Simulation
 
-__all__ = ["Cuts", "FrontEnd", "Problem", "Refine", "Start", "in_turn"]
+__all__ = ["Counting", "Cuts", "FrontEnd", "Problem", "Refine", "Start", "in_turn"]
 
 T = TypeVar("T")
 
@@ -36,6 +37,20 @@ def in_turn(run: Callable[[], T]) -> Callable[[], T]:
     return run
 
 
+class Counting(NamedTuple):
+    """How a plan's memory is counted.
+
+    Attributes:
+        fetch: one of config.FETCHES; None: the default of a run.
+        keep_fetched_bytes: as in SearchOptions.
+        start: starts the work that can be done beside other work.
+    """
+
+    fetch: Optional[str] = None
+    keep_fetched_bytes: int = 0
+    start: Start = in_turn
+
+
 class FrontEnd:
     """The framework that will run a problem's plans, as the planner needs it.
 
@@ -44,36 +59,44 @@ class FrontEnd:
 
     Attributes:
         simulates: whether ``simulate`` chooses among plans for time; else the search's prediction.
+        state_kind: the kind of a plan's memory that is as large as one tensor of state for each
+            parameter, if the graph is planned with sgd_mom.
     """
 
     simulates = False
+    state_kind = "gradients"
 
     def adapted(self, options: SearchOptions) -> SearchOptions:
         """The options of a search of plans that the framework can run."""
         return options
 
-    def begin_memory(
-        self,
-        problem: Problem,
-        plan: Plan,
-        *,
-        fetch: Optional[str] = None,
-        keep_fetched_bytes: int = 0,
-        start: Start = in_turn,
-    ) -> Callable[[], Plan]:
+    def begin_memory(self, problem: Problem, plan: Plan, counting: Counting) -> Callable[[], Plan]:
         """Begin to count the memory that the framework will allocate.
-
-        Args:
-            problem: the problem that the plan solves.
-            plan: the plan.
-            fetch: one of config.FETCHES; None: the default of a run.
-            keep_fetched_bytes: as in SearchOptions.
-            start: starts the work that can be done beside other work.
 
         Returns:
             A function that waits for the plan with its memory in bytes.
         """
         return lambda: plan
+
+    def warned(self, problem: Problem) -> Mapping[str, str]:
+        """Operators to warn of, as no description splits them, each with the reason."""
+        return {}
+
+    def notes(self, problem: Problem, plan: Plan, *, everything: bool) -> str:
+        """Lines that the framework adds to a plan's tables."""
+        return ""
+
+    def document(self, problem: Problem, plan: Plan) -> dict[str, Any]:
+        """The plan as JSON."""
+        return plan.document()
+
+    def python(self, problem: Problem, plan: Plan) -> str:
+        """The plan as Python to paste."""
+        raise InternalError(f"{type(self).__name__} has no Python for plans")
+
+    def save(self, path: Path, problem: Problem, plan: Plan) -> None:
+        """Save a plan for runs. Raises ConfigError if the file cannot be written."""
+        raise InternalError(f"{type(self).__name__} saves no plans")
 
     def simulate(
         self,

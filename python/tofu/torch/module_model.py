@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from tofu.errors import ConfigError
@@ -19,6 +18,20 @@ from tofu.torch.traced import Traced
 __all__ = ["ModuleModel", "meshes_of"]
 
 _OWN_INPUTS = "a module comes with its inputs, so its function decides"
+_REFUSALS = {
+    "args": "a module takes no arguments",
+    "batch_size": _OWN_INPUTS,
+    "describe": "descriptions of your own are for MXNet's operators",
+    "device": "ranks run on the device of the mesh that parallelize is given",
+    "dtypes": _OWN_INPUTS,
+    "fetch": "ranks send messages",
+    "inputs": _OWN_INPUTS,
+    "keep_fetched": "ranks keep up to 4 MiB of what they received, whatever is set",
+    "measured": "tofu trace measures MXNet's scripts only",
+    "plan": "parallelize takes a module's saved plan",
+    "predict": "whether a module trains follows from its parameters",
+    "shapes": _OWN_INPUTS,
+}
 
 
 class ModuleModel(Model):
@@ -32,28 +45,18 @@ class ModuleModel(Model):
         ConfigError: there is no such module.
     """
 
-    refused = MappingProxyType(
-        {
-            "args": "a module takes no arguments",
-            "batch_size": _OWN_INPUTS,
-            "describe": "descriptions of your own are for MXNet's operators",
-            "device": "ranks run on the device of the mesh that parallelize is given",
-            "dtypes": _OWN_INPUTS,
-            "fetch": "ranks send messages",
-            "inputs": _OWN_INPUTS,
-            "keep_fetched": "ranks keep up to 4 MiB of what they received, whatever is set",
-            "plan": "parallelize takes a module's saved plan",
-            "predict": "whether a module trains follows from its parameters",
-            "save": "tofu plan --format json prints the plan that parallelize reads",
-            "shapes": _OWN_INPUTS,
-        }
-    )
+    formats = ("python",)
 
     def __init__(self, target: str, optimizer: Optional[str]) -> None:
         super().__init__(target)
         self._optimizer = optimizer
         self._module = load(target)
         self._problem = functools.cache(self._made)
+
+    @staticmethod
+    def refusals(target: str) -> Mapping[str, str]:
+        """The options that modules do not have, by parameter, each with the reason."""
+        return _REFUSALS
 
     def problem(self, devices: Devices, batch: Optional[int] = None) -> Problem:
         """The module's graph for a mesh."""
@@ -72,6 +75,10 @@ class ModuleModel(Model):
         raise ConfigError(
             f"{self.name}: give the devices, such as --workers 8, or --mesh 2,4 for one mesh"
         )
+
+    def usual(self, counts: Sequence[int]) -> Sequence[int]:
+        """Powers of two alone, as each number has several meshes."""
+        return [count for count in counts if count & (count - 1) == 0]
 
     def devices(self, workers: int) -> list[Devices]:
         """All meshes of so many ranks."""

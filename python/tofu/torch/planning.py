@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 import torch
@@ -15,7 +16,8 @@ from tofu.errors import ConfigError
 from tofu.planner.decide import plan_problem
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
-from tofu.plans.problem import FrontEnd
+from tofu.plans.file import save_module
+from tofu.plans.problem import Counting, FrontEnd
 from tofu.plans.simulated_step import Simulation
 from tofu.torch.aten_strategies import aten_table
 from tofu.torch.example_inputs import Inputs
@@ -132,6 +134,8 @@ class Ranks(FrontEnd):
         undescribed: operators that every device computes whole, each with the reason.
     """
 
+    state_kind = "optimizer_state"  # gradients need not be there at the worst moment
+
     def __init__(self, traced: Traced, mesh: tuple[int, ...], optimizer: Optional[str]) -> None:
         self.traced = traced
         self.mesh = mesh
@@ -150,7 +154,7 @@ class Ranks(FrontEnd):
         parts = tuple(size for size in self.mesh if size > 1)
         return dataclasses.replace(options, parts=parts, tie_updates=True, keep_fetched_bytes=0)
 
-    def begin_memory(self, problem: Problem, plan: Plan, **_: Any) -> Callable[[], Plan]:
+    def begin_memory(self, problem: Problem, plan: Plan, counting: Counting) -> Callable[[], Plan]:
         """Run a rank's program without data when the memory is wanted."""
         return lambda: held_by_rank(self.planned(plan, problem.graph))
 
@@ -168,6 +172,22 @@ class Ranks(FrontEnd):
         made = made.replaced(found, held_by_rank(made).bytes_per_worker)
         return simulate_module(made, machine, with_timeline=with_timeline)
 
+    def notes(self, problem: Problem, plan: Plan, *, everything: bool) -> str:
+        """The memory of a rank and of one device, and the placements."""
+        return with_memory(self.planned(plan, problem.graph)).notes(everything=everything)
+
+    def document(self, problem: Problem, plan: Plan) -> dict[str, Any]:
+        """The document that ``parallelize`` reads."""
+        return with_memory(self.planned(plan, problem.graph)).document()
+
+    def python(self, problem: Problem, plan: Plan) -> str:
+        """The placements as Python to paste."""
+        return self.planned(plan, problem.graph).to_python()
+
+    def save(self, path: Path, problem: Problem, plan: Plan) -> None:
+        """Write the document that ``parallelize`` reads."""
+        save_module(path, self.document(problem, plan))
+
     def planned(self, found: Plan, graph: _core.Graph) -> TorchPlan:
         """Converts a search's plan to a module's plan, with the bytes that ranks receive.
 
@@ -178,4 +198,6 @@ class Ranks(FrontEnd):
         is_own = graph.hash == self._table.graph.hash
         traced = self.traced if is_own else repeated_as(self.traced, graph)
         plan = TorchPlan(traced, graph, self.mesh, found, self.undescribed, self.optimizer)
+        if found.fetched_bytes is not None:
+            return plan
         return plan.replaced(found.noted(fetched_bytes=plan.program(0).fetched_bytes))

@@ -6,7 +6,7 @@ import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from typing import Any, Optional
 
 from tofu import _core
 from tofu.analysis.work import node_work
@@ -146,20 +146,22 @@ class TorchPlan:
         alone = Plan.from_json(_core.plan(self.problem.table, workers=1).to_json())
         return TorchPlan(self.traced, self.graph, (1,), alone, self.undescribed, self.optimizer)
 
-    def to_json(self) -> str:
+    def document(self) -> dict[str, Any]:
         """The document that ``parallelize`` reads, with the plan of tofu's own format in it."""
-        return json.dumps(
-            {
-                "format": MODULE_FORMAT,
-                "version": _VERSION,
-                "mesh": list(self.mesh),
-                "optimizer": self.optimizer,
-                "placements": self.placements,
-                "memory": {"rank": self.memory, "serial": self.serial_memory},
-                "undescribed": dict(self.undescribed),
-                "plan": self.details.document(),
-            }
-        )
+        return {
+            "format": MODULE_FORMAT,
+            "version": _VERSION,
+            "mesh": list(self.mesh),
+            "optimizer": self.optimizer,
+            "placements": self.placements,
+            "memory": {"rank": self.memory, "serial": self.serial_memory},
+            "undescribed": dict(self.undescribed),
+            "plan": self.details.document(),
+        }
+
+    def to_json(self) -> str:
+        """The document as text."""
+        return json.dumps(self.document())
 
     def to_python(self) -> str:
         """The placements as Python to paste."""
@@ -171,9 +173,13 @@ class TorchPlan:
         return "\n".join([*lines, "}", ""])
 
     def to_text(self, *, everything: bool = False) -> str:
-        """The tables of ``tofu plan``, then the placements."""
-        lines = [render_text(self.details, everything=everything)]
-        lines += [*self._memory_lines(), "Placements", ""]
+        """The tables of ``tofu plan``, then the notes."""
+        tables = render_text(self.details, everything=everything)
+        return f"{tables}\n{self.notes(everything=everything)}"
+
+    def notes(self, *, everything: bool = False) -> str:
+        """The memory of a rank, if it is counted, the placements, and whole operators."""
+        lines = [*self._memory_lines(), "Placements", ""]
         names = [name for tensors in self.placements.values() for name in tensors]
         width = max(map(len, names), default=0)
         for kind, tensors in self.placements.items():

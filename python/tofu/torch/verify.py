@@ -18,13 +18,16 @@ from tofu.analysis import row_for
 from tofu.analysis.apply_row import Part, extent_of, parts_of
 from tofu.analysis.table import Row
 from tofu.boxes import Box
+from tofu.errors import ConfigError
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
+from tofu.torch.loading import load
+from tofu.torch.models import MODELS, SMALL
 from tofu.torch.module_graph import attributes_of, operator_name
 from tofu.torch.module_trace import trace
 from tofu.torch.private_names import pytree
 from tofu.torch.traced import Entry, Operator, Traced
 
-__all__ = ["Report", "verify_module"]
+__all__ = ["Report", "verify_module", "verify_targets"]
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
 _JOIN = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
@@ -51,6 +54,30 @@ class Report:
     false: list[str] = field(default_factory=list)
     undescribed: set[str] = field(default_factory=set)
     operators: set[str] = field(default_factory=set)
+
+
+def verify_targets(targets: Sequence[str], seed: int) -> Iterator[tuple[str, Report]]:
+    """Verify modules one after the other.
+
+    Args:
+        targets: names of tofu's small modules, or ``package.module:function``; none: all of the
+            former.
+        seed: of parameters and inputs.
+
+    Raises:
+        ConfigError: there is no such module.
+    """
+    torch.set_num_threads(1)
+    unknown = [name for name in targets if name not in SMALL and ":" not in name]
+    if unknown:
+        raise ConfigError(
+            f"tofu verify --framework torch: {unknown[0]}: expected package.module:function or one "
+            f"of {', '.join(SMALL)}"
+        )
+    for name in targets or SMALL:
+        torch.manual_seed(seed)
+        model, *inputs = MODELS[name](torch.float64) if name in SMALL else load(name)
+        yield name, verify_module(model, *inputs)
 
 
 def verify_module(

@@ -156,7 +156,7 @@ def test_unknown_dtype(capsys, symbol_file):
 
 
 def test_arguments_after_a_symbol_file(capsys, symbol_file):
-    assert "'extra' after" in fail(capsys, "plan", symbol_file("{}"), "extra")
+    assert "'extra': only a script" in fail(capsys, "plan", symbol_file("{}"), "extra")
 
 
 def test_symbol_options_do_not_fit_a_script(capsys, tmp_path):
@@ -434,7 +434,7 @@ def test_plan_of_a_symbol_file(exported, optimizer):
 
 def test_plan_estimates_memory_when_asked_to(exported):
     options = ("--shape=data=4,12", "--workers=2")
-    assert " (an estimate): parameters" in plan_symbol(exported, *options, "--memory=estimate")
+    assert " (an estimate): parameters" in plan_symbol(exported, *options, "--count=estimate")
     plain = plan_symbol(exported, *options, "--fetch=plain")
     assert "a worker holds " in plain and "an estimate" not in plain
     for kind in ("parameters", "gradients", "optimizer state", "activations", "fetch buffers"):

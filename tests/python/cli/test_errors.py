@@ -352,7 +352,7 @@ def test_a_symbol_that_mxnet_explains_with_a_traceback(folder):
 
 def test_the_optimizer_of_a_script(capsys, folder):
     found = fail(capsys, "plan", "--optimizer", "adam", folder / "train.py")
-    assert "train.py: --optimizer is only for a symbol file or a model" in found
+    assert "train.py: --optimizer: only for a symbol file or a model" in found
 
 
 def test_an_optimizer_for_a_prediction(capsys, tmp_path):

@@ -22,7 +22,7 @@ NUMBER, MAYBE = (int, float), (int, float, type(None))
 TEXT, ITEMS, MAP = str, list, dict
 # Command line -> name of the format, and the types of its fields; "list[field]": of each item.
 SCHEMAS = {
-    "plan --workers 2 --memory estimate mlp.py": ("tofu-plan", {
+    "plan --workers 2 --count estimate mlp.py": ("tofu-plan", {
         "workers": int, "graph_hash": TEXT, "parts": ITEMS, "total_bytes": int,
         "lower_bound_bytes": int, "status": TEXT, "steps[parts]": int, "steps[bytes]": int,
         "tensors[node]": TEXT, "tensors[shape]": ITEMS, "tensors[cuts]": ITEMS,
@@ -33,7 +33,7 @@ SCHEMAS = {
         "plans[bytes]": MAYBE, "plans[memory_bytes]": MAYBE, "plans[status]": TEXT,
         "plans[search_seconds]": MAYBE,
     }),
-    "estimate --workers 1,2 --gpu-memory 1GiB --memory estimate mlp.py": ("tofu-estimate", {
+    "estimate --workers 1,2 --gpu-memory 1GiB --count estimate mlp.py": ("tofu-estimate", {
         "target": TEXT, "memory": TEXT, "optimizer": TEXT, "limit_bytes": int,
         "batches_extrapolated": bool, "estimates[workers]": int,
         "estimates[bytes_per_worker]": MAP, "estimates[total_bytes]": MAP,
@@ -84,7 +84,7 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("formats")
     (path / "mlp.py").write_text((EXAMPLES / "mlp.py").read_text())
     for name, options in (("one", []), ("other", ["--pin=dense0_weight=1"])):
-        tofu(path, "plan", "--workers=2", "--memory=estimate", f"--save={name}.plan", *options,
+        tofu(path, "plan", "--workers=2", "--count=estimate", f"--save={name}.plan", *options,
              "mlp.py")  # fmt: skip
     return path
 

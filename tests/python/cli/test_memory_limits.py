@@ -62,12 +62,12 @@ def printed(capsys, *words):
 def test_a_plan_within_a_limit(capsys, monkeypatch):
     for name in ("TOFU_MEMORY", "TOFU_REPLICATION", "TOFU_WORKERS", "MXNET_GRAPH_PASS"):
         monkeypatch.setenv(name, "")  # makes monkeypatch undo what the command sets
-    cut = printed(capsys, "--memory=estimate")
+    cut = printed(capsys, "--count=estimate")
     fitting = printed(capsys, "--memory=100GiB")
     assert fitting["memory"] == "exact"
     assert fitting["total_bytes"] < cut["total_bytes"]
     monkeypatch.setenv("TOFU_MEMORY", "100GiB")
-    estimated = printed(capsys, "--memory=estimate")
+    estimated = printed(capsys, "--count=estimate")
     assert "memory" not in estimated, "it is an estimate"
     assert estimated["total_bytes"] == fitting["total_bytes"]
     told = printed(capsys, "--memory=10MiB")

@@ -241,7 +241,7 @@ from tofu.cli import main
 for path in sys.argv[1:]:
     sys.stderr.write(f"== {path}\\n")
     try:
-        main.main(["plan", "--workers=2", "--shape=data=4,6", "--memory=estimate", path])
+        main.main(["plan", "--workers=2", "--shape=data=4,6", "--count=estimate", path])
     except SystemExit as end:
         sys.stderr.write(f"status {end.code or 0}\\n")
 """
@@ -308,7 +308,7 @@ for path in sys.argv[1:]:
         os.dup2(out, 1)
         os.dup2(out, 2)
         try:
-            main.main(["plan", "--workers=2", "--shape=data=4,6", "--memory=estimate", path])
+            main.main(["plan", "--workers=2", "--shape=data=4,6", "--count=estimate", path])
             sys.stdout.flush()
         except SystemExit as end:
             sys.stdout.flush()

@@ -49,11 +49,11 @@ def counted(what):
 
 COMMANDS = {
     "plan": (
-        ["plan", "--memory=exact", "--format=html", "--explain=mlp_dense1_weight", "mlp"],
+        ["plan", "--count=exact", "--format=html", "--explain=mlp_dense1_weight", "mlp"],
         [GRAPH, "explaining", MEMORY, "writing the page"],
     ),
     "compare": (
-        ["compare", "--workers=2", "--search=tofu", "--memory=exact", "mlp"],
+        ["compare", "--workers=2", "--search=tofu", "--count=exact", "mlp"],
         [GRAPH, "plan 1 of 2", *counted("plan 1 of 2"), "plan 2 of 2", *counted("plan 2 of 2")],
     ),
     "estimate": (
@@ -109,7 +109,7 @@ def test_a_forked_process_shows_its_stages_on_the_terminal(tmp_path):
     path.write_text(json.dumps(SYMBOL))
     leader, follower = pty.openpty()
     ran = subprocess.Popen(
-        [sys.executable, "-c", SLOW, "plan", "--shape=data=4,6", "--memory=estimate", path],
+        [sys.executable, "-c", SLOW, "plan", "--shape=data=4,6", "--count=estimate", path],
         stdout=subprocess.PIPE, stderr=follower, text=True,
     )  # fmt: skip
     os.close(follower)

@@ -205,7 +205,7 @@ def test_a_net_that_is_larger_than_the_machine_takes_no_memory(tmp_path, numpy):
     if numpy:
         text = text.replace("autograd, gluon, nd", "autograd, gluon, np as nd\nmx.npx.set_np()")
     (tmp_path / "large.py").write_text(text)
-    words = ["-m", "tofu", "estimate", "--workers=1,2", "--memory=estimate", "large.py"]
+    words = ["-m", "tofu", "estimate", "--workers=1,2", "--count=estimate", "large.py"]
     ran = run_python("-c", PEAK, *words, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "1.0 GiB" in ran.stdout.splitlines()[1]
@@ -232,7 +232,7 @@ class Own(mx.optimizer.SGD):
 def test_the_optimizer_that_has_to_fit_is_the_scripts(tmp_path, trainer, named):
     text = TRAIN.replace('"sgd", {"learning_rate": 0.1}', trainer).replace("net =", f"{OWN}net =")
     (tmp_path / "train.py").write_text(text)
-    words = ["--workers=1,2", "--memory=estimate", "--gpu-memory=1MiB", "train.py"]
+    words = ["--workers=1,2", "--count=estimate", "--gpu-memory=1MiB", "train.py"]
     ran = run_python("-m", "tofu", "estimate", *words, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert f"with {named} without tofu" in ran.stdout.splitlines()[-1]

@@ -18,7 +18,7 @@ from tofu.simulate.simulation import simulate_plan
 
 from ..plans.render.pages import Page
 
-GIVEN = ["--workers=2", "--memory=estimate", "--batch-size=64", "--machine=p2.8xlarge"]
+GIVEN = ["--workers=2", "--count=estimate", "--batch-size=64", "--machine=p2.8xlarge"]
 
 
 def measured(workers=2, **changes):
@@ -92,7 +92,7 @@ def test_a_measured_step_that_cannot_be_read(capsys):
 
 
 def test_the_page_has_the_command_that_makes_its_plan(capsys):
-    assert plan("--workers=2", "--memory=estimate", "--batch-size=64", "--format=html") == 0
+    assert plan("--workers=2", "--count=estimate", "--batch-size=64", "--format=html") == 0
     before, after = Page(capsys.readouterr().out).data["command"]
     assert before.split()[:2] == ["tofu", "plan"] and after == "mlp"
     assert {"--workers 2", "--batch-size 64"} <= {

@@ -118,9 +118,9 @@ def test_a_plans_worst_moment(capsys):
     _, out, _ = run(capsys, "mlp", "--workers=2", "--batch-size=64", "--peak")
     assert "needs most while it runs mlp_dense" in out
     assert "mlp_dense*_fwd_backward[1]" in out
-    status, _, err = run(capsys, "mlp", "--workers=2", "--peak", "--memory=estimate")
+    status, _, err = run(capsys, "mlp", "--workers=2", "--peak", "--count=estimate")
     assert status == 2
-    assert err == "tofu: --peak needs --memory exact: an estimate has no moments\n"
+    assert err == "tofu: --peak needs --count exact: an estimate has no moments\n"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_plans_worst_moment(capsys):
     [
         (["rnn-10-9k"], "no model 'rnn-10-9k'; did you mean rnn-10-8k"),
         (["mlp", "--shape", "data=3"], "a model has its own shapes"),
-        (["mlp", "3"], "'3' after mlp: expected options only"),
+        (["mlp", "3"], "'3': only a script takes arguments"),
         (["mlp", "--pin", "mlp_dens0_weight=0"], "did you mean mlp_dense0_weight"),
         (
             ["mlp", "--workers=4", "--pin", "label=0,0,0"],
@@ -150,4 +150,4 @@ def test_a_script_has_its_own_batch_size(capsys, tmp_path):
     script.write_text("")
     status, _, error = run(capsys, "--batch-size", "3", str(script))
     assert status == 2
-    assert "--batch-size is only for a model's name" in error
+    assert "--batch-size: only for a model's name" in error

@@ -137,7 +137,7 @@ def test_formats():
         (("--workers=2,x", "mlp"), "--workers=x: expected a whole number"),
         (("--search=tofu,best", "mlp"), "--search=best: no such search mode"),
         (("absent.py",), "absent.py: no such file"),
-        (("--shape=data=1,2", "mlp"), "--batch-size is only for a model, --shape for a symbol"),
+        (("--shape=data=1,2", "mlp"), "only for a symbol file"),
     ],
 )
 def test_options_that_cannot_be_used(capsys, args, expected):

@@ -24,6 +24,7 @@ from tofu.planner.estimate import (
     fewest,
     largest_batches,
 )
+from tofu.planner.model import Devices
 from tofu.planner.search import search_plan
 from tofu.plans import Plan
 
@@ -37,6 +38,12 @@ def mlp(workers, batch=None, optimizer="sgd"):
     return from_model("mlp", batch_size=batch, optimizer=optimizer, workers=workers)
 
 
+def over(problem_for, *workers, **options):
+    return estimate(
+        lambda each: problem_for(each.workers), devices=list(map(Devices, workers)), **options
+    )
+
+
 def made(workers, fixed, growing):
     kinds = {"parameters": 0, "gradients": fixed, "optimizer_state": 0, "activations": growing}
     return Estimate(workers, Plan.from_json(json.dumps(document(bytes_per_worker=kinds))))
@@ -44,15 +51,15 @@ def made(workers, fixed, growing):
 
 def test_the_state_of_an_optimizer_is_what_a_plan_with_it_holds():
     for workers in (1, 2):
-        (found,) = estimate(mlp, workers=(workers,))
+        (found,) = over(mlp, workers)
         for optimizer in OPTIMIZERS:
-            (exact,) = estimate(lambda k, o=optimizer: mlp(k, optimizer=o), workers=(workers,))
+            (exact,) = over(lambda k, o=optimizer: mlp(k, optimizer=o), workers)
             held = sum(exact.plan.bytes_per_worker.values())
             assert found.held_bytes(optimizer) == held, (workers, optimizer)
 
 
 def test_numbers_of_workers_that_divide_nothing_evenly_are_of_use():
-    found = {each.workers: each for each in estimate(mlp, workers=(4, 3, 2, 1, 6), exact=False)}
+    found = {each.workers: each for each in over(mlp, 4, 3, 2, 1, 6, exact=False)}
     assert list(found) == [1, 2, 3, 4, 6]
     assert not any(each.reason for each in found.values())
     for workers in (2, 3, 4, 6):
@@ -81,7 +88,7 @@ def test_a_number_without_a_plan_costs_only_itself(monkeypatch):
         return refuse if problem.workers == 2 else real(problem, options, **how)
 
     monkeypatch.setattr(sweep, "begin_search", refuse_two)
-    found = list(estimate(mlp, workers=(1, 2, 4), exact=False))
+    found = list(over(mlp, 1, 2, 4, exact=False))
     assert [each.reason for each in found] == ["", "two are refused", ""]
 
 
@@ -102,7 +109,7 @@ def test_rows_are_printed_as_they_are_known(monkeypatch, capsys):
         return waits
 
     monkeypatch.setattr(sweep, "begin_search", note)
-    given = ["--workers=1,2,4", "--memory=estimate", "--batch-size=64", "--gpu-memory=2GiB"]
+    given = ["--workers=1,2,4", "--count=estimate", "--batch-size=64", "--gpu-memory=2GiB"]
     assert run(["estimate", "mlp", *given]) == 0
     header, first, second, *batches = printed
     assert header.split()[:2] == ["workers", "parameters"]
@@ -118,15 +125,15 @@ def test_progress_says_which_row_of_how_many(monkeypatch):
     monkeypatch.setattr(
         estimating, "sweep", lambda trials, _: told.extend(t.doing for t in trials) or ()
     )
-    assert not list(estimate(mlp, workers=(4, 1, 2)))
+    assert not list(over(mlp, 4, 1, 2))
     assert told == ["1 worker (row 1 of 3)", "2 workers (row 2 of 3)", "4 workers (row 3 of 3)"]
 
 
 def test_without_a_wish_all_numbers_up_to_16_are_estimated(monkeypatch):
     asked = []
 
-    def note(make, *, workers, exact):
-        asked.extend(workers)
+    def note(make, *, devices, exact):
+        asked.extend(each.workers for each in devices)
         return [made(1, fixed=8, growing=8)]
 
     monkeypatch.setattr(command, "estimate", note)
@@ -143,7 +150,7 @@ def test_the_graph_of_a_model_is_made_once(monkeypatch):
         return real(name, batch_size, **how)
 
     monkeypatch.setattr(models, "build", note)
-    given = ["--workers=1,2,4,8", "--memory=estimate", "--batch-size=64"]
+    given = ["--workers=1,2,4,8", "--count=estimate", "--batch-size=64"]
     assert run(["estimate", "mlp", *given]) == 0
     assert made_graphs == [64]
     made_graphs.clear()
@@ -162,10 +169,10 @@ def test_the_graph_with_the_same_norms_whole_is_made_once():
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("limit", [150 * MIB, 2300 * MIB, 3000 * MIB])
 def test_the_largest_batch_fits_and_the_next_one_does_not(workers, limit):
-    start = next(iter(estimate(lambda k: mlp(k, 64), workers=(workers,), exact=False)))
+    start = next(iter(over(lambda k: mlp(k, 64), workers, exact=False)))
 
     def held(batch):
-        (found,) = estimate(lambda k: mlp(k, batch), workers=(workers,), exact=False)
+        (found,) = over(lambda k: mlp(k, batch), workers, exact=False)
         return found.held_bytes("adam")
 
     ((_, fit),) = largest_batches(
@@ -284,7 +291,7 @@ def run(args):
 
 
 def json_of(capsys, *args):
-    assert run(["estimate", *args, "--format", "json", "--memory", "estimate"]) == 0
+    assert run(["estimate", *args, "--format", "json", "--count", "estimate"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -313,7 +320,7 @@ def test_a_symbol_file_is_scaled_by_its_first_extent(capsys, tmp_path):
     batches = [each["largest_batch"] for each in found]
     assert 8 < batches[0] < batches[1]
     assert run(["estimate", *given, "--batch-size", "4"]) == 2
-    assert "--batch-size is only for a model" in capsys.readouterr().err
+    assert "--batch-size: only for a model" in capsys.readouterr().err
 
 
 SCRIPT = """
@@ -332,7 +339,7 @@ raise SystemExit("the script went on")
 def test_a_script_ends_at_its_first_call_and_its_batch_is_extrapolated(tmp_path):
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)
-    options = "--workers", "1,2", "--gpu-memory", "1MiB", "--memory", "estimate"
+    options = "--workers", "1,2", "--gpu-memory", "1MiB", "--count", "estimate"
     found = forked.run(["-m", "tofu", "estimate", *options, path], timeout=120)
     assert (found.returncode, found.stderr) == (0, "")
     assert "about " in found.stdout
@@ -351,7 +358,7 @@ def test_activations_can_be_computed_again(capsys):
 
 
 def test_the_command_prints_what_fits(capsys):
-    given = ["estimate", "mlp", "--optimizer", "adam", "--memory", "estimate"]
+    given = ["estimate", "mlp", "--optimizer", "adam", "--count", "estimate"]
     assert run([*given, "--workers", "1,2,3,4", "--gpu-memory", "1200 MiB"]) == 0
     told = capsys.readouterr().out
     table = told.partition("\n\n")[0]

@@ -102,7 +102,7 @@ def test_a_search_that_ran_out_of_time_is_not_kept(monkeypatch, searches):
 
 
 def test_a_command_says_that_it_took_an_earlier_plan(capsys):
-    command = ["plan", "--workers", "4", "--memory", "estimate", "mlp"]
+    command = ["plan", "--workers", "4", "--count", "estimate", "mlp"]
     text = "tofu: an earlier run searched this plan (TOFU_CACHE=0 searches again)\n"
     printed = []
     for _ in range(2):

@@ -16,6 +16,7 @@ from tofu.mx.model.sources import from_model
 from tofu.planner import search as searching
 from tofu.planner import sweep
 from tofu.planner.estimate import estimate
+from tofu.planner.model import Devices
 from tofu.planner.search import search
 from tofu.planner.side_threads import side_threads
 from tofu.planner.sweep import Measure, Trial
@@ -120,7 +121,9 @@ def test_memory_is_the_same_as_counted_in_turn(monkeypatch):
     def rows():
         return [
             (each.plan.bytes_per_worker, each.plan.peak)
-            for each in estimate(mlp, workers=(2, 3, 5))
+            for each in estimate(
+                lambda each: mlp(each.workers), devices=[Devices(2), Devices(3), Devices(5)]
+            )
         ]
 
     beside = rows()

@@ -158,14 +158,14 @@ def test_memory_is_estimated_over_meshes(module) -> None:
     words = ("estimate", f"{module}:mlp", "--mesh", "2", "--mesh", "2,2")
     document = json.loads(output(*words, "--format", "json"))
     alone, two, four = document["estimates"]
-    assert (alone["mesh"], four["workers"]) == ([], 4)
+    assert (alone["mesh"], four["workers"]) == ([1], 4)
     kinds = alone["bytes_per_worker"]
     assert kinds["parameters"] > two["bytes_per_worker"]["parameters"] > 0
     sums = alone["total_bytes"]
     assert sums["adam"] - sums["sgd_mom"] == sums["sgd_mom"] - sums["sgd"] > 0
     assert alone["communicated_bytes"] == 0 < two["communicated_bytes"]
     text = output(*words, "--gpu-memory", "1GiB")
-    assert text.startswith("mesh ") and "It fits in 1.0 GiB with sgd on one device." in text
+    assert "It fits in 1.0 GiB with sgd without tofu." in text
     ran = CliRunner().invoke(cli, (*words, "--gpu-memory", "1KiB"))
     assert ran.exit_code == 1 and "Nothing fits in 1.0 KiB with sgd: the least is" in ran.output
 
@@ -224,21 +224,16 @@ def test_a_module_is_trained_whole_and_on_a_mesh(module) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["estimate", "NET:mlp"], "give meshes, such as --mesh 2 --mesh 2,4"),
         (["estimate", "--mesh", "2,x", "NET:mlp"], "expected the sizes of its dimensions"),
-        (["estimate", "--mesh", "2", "--recompute", "all", "NET:mlp"], "--recompute is not for"),
+        (["estimate", "--mesh", "2", "--batch-size", "3", "NET:mlp"], "comes with its inputs"),
         (["frontier", "NET:mlp"], "give the devices, such as --workers 8"),
-        (
-            ["frontier", "--mesh", "2", "--save", "x", "NET:mlp"],
-            "--save: tofu plan",
-        ),
         (
             ["compare", "--mesh", "2", "--describe", __file__, "NET:mlp"],
             "for MXNet's operators",
         ),
         (["compare", "--mesh", "2", "--workers", "2", "NET:mlp"], "give one"),
         (["frontier", "--workers", "2,4", "NET:mlp"], "expected one number of workers"),
-        (["compare", "--mesh", "2", "NET:mlp", "more"], "arguments: a module takes no arguments"),
+        (["compare", "--mesh", "2", "NET:mlp", "more"], "'more': a module takes no arguments"),
         (["check", "NET:mlp"], "give the devices, such as --mesh 2,2"),
         (["check", "--mesh", "2", "NET:not_there"], "cannot be imported"),
         (
@@ -266,18 +261,58 @@ def test_what_is_not_for_modules_is_refused(module, words: list[str], said: str)
         (["--mesh", "2,x", "NET:mlp"], "expected the sizes of its dimensions"),
         (["--mesh", "0", "NET:mlp"], "expected the sizes of its dimensions"),
         (["--mesh", "2", "mlp"], "expected package.module:function or FILE.pt2"),
-        (["NET:mlp"], "give the devices, such as --mesh 2,4"),
-        (["--mesh", "2", "--workers", "2", "NET:mlp"], "--workers is not for PyTorch"),
-        (["--mesh", "2", "--fetch", "plain", "NET:mlp"], "--fetch is not for PyTorch"),
+        (["NET:mlp"], "give the devices, such as --workers 8, or --mesh 2,4"),
+        (["--mesh", "2", "--workers", "2", "NET:mlp"], "give one"),
+        (["--mesh", "2", "--fetch", "plain", "NET:mlp"], "--fetch: ranks send messages"),
+        (["--mesh", "2", "--graph", "5", "NET:mlp"], "NET:mlp has 1 graph"),
+        (["--mesh", "2", "--describe", __file__, "NET:mlp"], "for MXNet's operators"),
         (["--mesh", "2", "--explain", "none", "NET:mlp"], "has no tensor or operator of that name"),
         (["--mesh", "2", "--machine", "none", "NET:mlp"], "none"),
-        (["--format", "python", "mlp"], "only for a module of PyTorch"),
     ],
 )
 def test_bad_input_is_one_error(module, words: list[str], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         output("plan", *(word.replace("NET", module) for word in words))
-    assert said in str(caught.value)
+    assert said.replace("NET", module) in str(caught.value)
+
+
+def test_the_best_mesh_of_a_number_of_workers_is_planned(module) -> None:
+    words = ("--workers", "4", "--format", "json", f"{module}:mlp")
+    ran = CliRunner().invoke(cli, ("plan", *words), catch_exceptions=False)
+    sent = {mesh: json.loads(output("plan", "--mesh", mesh, *words[2:]))["plan"]["total_bytes"]
+            for mesh in ("4", "2,2")}  # fmt: skip
+    told = json.loads(ran.stdout)
+    assert told["plan"]["total_bytes"] == min(sent.values())
+    best = " x ".join(map(str, told["mesh"]))
+    assert f"of the meshes 4, 2 x 2, {best} sends least" in ran.stderr
+    pinned = ("--pin", "first.weight=1,0", *words)  # two cuts, so the mesh has two dimensions
+    assert json.loads(output("plan", *pinned).partition("\n")[2])["mesh"] == [2, 2]
+
+
+def test_saved_plans_of_modules_are_the_documents_that_are_printed(module, tmp_path) -> None:
+    path = tmp_path / "saved.json"
+    words = ("plan", "--mesh", "2", "--format", "json", f"{module}:mlp")
+    printed = json.loads(output(*words, "--save", str(path)))
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    for each in (printed, saved):
+        del each["plan"]["search_seconds"]
+    assert saved == printed
+    output("frontier", "--mesh", "2", "--limits", "1", "--rivals", "", "--quick", "--save",
+           str(path), f"{module}:mlp")  # fmt: skip
+    assert "search mode" in output("show", str(path))
+    path.write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match="stays as it is"):
+        output(*words, "--save", str(path))
+    assert path.read_text(encoding="utf-8") == "mine"
+
+
+def test_recomputation_lowers_a_modules_estimate(module) -> None:
+    words = ("estimate", "--mesh", "2", "--format", "json", f"{module}:mlp")
+    kept, again = (json.loads(output(*words, "--recompute", each)) for each in ("none", "all"))
+    held = [each["estimates"][0]["total_bytes"]["sgd"] for each in (again, kept)]
+    assert held[0] <= held[1]
+    rows = output("estimate", "--workers", "1,4", "--format", "csv", f"{module}:mlp").splitlines()
+    assert [row.split(",")[:2] for row in rows[1:]] == [["1", "1"], ["4", "4"], ["4", "2 x 2"]]
 
 
 def test_verify_runs_the_calls_of_modules(module) -> None:
@@ -285,3 +320,5 @@ def test_verify_runs_the_calls_of_modules(module) -> None:
     assert text.count(" 0 false") == 3
     with pytest.raises(ConfigError, match="nothing: expected package"):
         output("verify", "--framework", "torch", "nothing")
+    with pytest.raises(ConfigError, match="--format: modules have lines of text only"):
+        output("verify", "--framework", "torch", "--format", "json", "mlp")

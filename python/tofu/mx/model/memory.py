@@ -6,7 +6,7 @@ from typing import Callable, Optional
 
 from tofu import _core
 from tofu.plans import Plan, Problem
-from tofu.plans.problem import Start, in_turn
+from tofu.plans.problem import Counting
 from tofu.plans.progress import stage
 
 __all__ = ["begin_memory", "with_memory"]
@@ -29,25 +29,18 @@ def with_memory(
         fetch: one of config.FETCHES; None: the default of a run.
         keep_fetched_bytes: as in SearchOptions.
     """
-    return begin_memory(problem, plan, fetch, keep_fetched_bytes=keep_fetched_bytes)()
+    return begin_memory(problem, plan, Counting(fetch, keep_fetched_bytes))()
 
 
-def begin_memory(
-    problem: Problem,
-    plan: Plan,
-    fetch: Optional[str] = None,
-    *,
-    keep_fetched_bytes: int = 0,
-    start: Start = in_turn,
-) -> Callable[[], Plan]:
+def begin_memory(problem: Problem, plan: Plan, counting: Counting) -> Callable[[], Plan]:
     """Begin the work of ``with_memory``, and return a function that waits for its result.
 
-    start: starts the passes, which take most of the time; MXNet is asked by the function returned.
+    The passes, which take most of the time, are started; the function returned asks MXNet.
     """
     from tofu.mx import extension
     from tofu.mx.devices import default_fetch
 
-    chosen = fetch or default_fetch()
+    chosen = counting.fetch or default_fetch()
     core_plan = plan.in_graph(problem.table)
     # Copies with plain fetches differ: each chooses another worker to pass on small regions.
     alike = core_plan.without_copied_workers() if chosen == "multifetch" else core_plan
@@ -56,10 +49,10 @@ def begin_memory(
     joint = extension.runs_parts()
 
     def run() -> tuple[_core.Partitioned, _core.TrainingStep]:
-        partitioned = _core.partition(alike, fetch=chosen, spare_bytes=keep_fetched_bytes)
+        partitioned = _core.partition(alike, fetch=chosen, spare_bytes=counting.keep_fetched_bytes)
         return partitioned, _core.schedule(partitioned, take=True, joint=joint)
 
-    wait = start(run)
+    wait = counting.start(run)
 
     def finish() -> Plan:
         with stage("predicting the memory"):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Callable
 
 from tofu import _core
+from tofu.analysis.strategy_table import strategy_table
 from tofu.plans import Plan, Problem
-from tofu.plans.problem import FrontEnd, Start, in_turn
+from tofu.plans.problem import Counting, FrontEnd
 from tofu.plans.simulated_step import Simulation
 
 from .memory import begin_memory
+from .saving import save_plan
 
 __all__ = ["MXNET"]
 
@@ -17,18 +21,14 @@ __all__ = ["MXNET"]
 class _MXNet(FrontEnd):
     simulates = True
 
-    def begin_memory(
-        self,
-        problem: Problem,
-        plan: Plan,
-        *,
-        fetch: Optional[str] = None,
-        keep_fetched_bytes: int = 0,
-        start: Start = in_turn,
-    ) -> Callable[[], Plan]:
-        return begin_memory(
-            problem, plan, fetch, keep_fetched_bytes=keep_fetched_bytes, start=start
-        )
+    def begin_memory(self, problem: Problem, plan: Plan, counting: Counting) -> Callable[[], Plan]:
+        return begin_memory(problem, plan, counting)
+
+    def warned(self, problem: Problem) -> Mapping[str, str]:
+        return strategy_table(problem.graph)[1] if problem.table.undescribed else {}
+
+    def save(self, path: Path, problem: Problem, plan: Plan) -> None:
+        save_plan(path, problem, plan)
 
     def simulate(
         self,

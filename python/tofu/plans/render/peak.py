@@ -41,7 +41,7 @@ def _row(group: Repeated[Held]) -> tuple[str, ...]:
 def held_groups(plan: Plan) -> list[Repeated[Held]]:
     """Tensors alive at the worst moment, grouped by names that differ in a number only."""
     if plan.peak is None:
-        raise PlanError("plan: what a worker holds needs exact memory (--memory exact)")
+        raise PlanError("plan: what a worker holds needs exact memory (--count exact)")
     return repeated(
         plan.peak.held,
         name=lambda held: held.name,
