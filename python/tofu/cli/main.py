@@ -1,5 +1,6 @@
-"""The command ``tofu``: run a Gluon script partitioned, or print the plan of one.
+"""The command ``tofu``: plan PyTorch modules and Gluon scripts, and run the scripts partitioned.
 
+    tofu plan --workers 8 package.module:function
     tofu run --workers 4 train.py --epochs 3
     tofu plan --workers 4 train.py --epochs 3
     tofu plan --workers 4 --shape data=64,1,28,28 model-symbol.json
@@ -107,7 +108,7 @@ def _tell_kept(command: Optional[str]) -> None:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name=DISTRIBUTION, prog_name="tofu", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Partition the training graphs of MXNet Gluon scripts over several workers."""
+    """Split the training of PyTorch modules and MXNet Gluon scripts across several workers."""
 
 
 COMMANDS = (
