@@ -148,9 +148,8 @@ def test_observations_follow_the_plan(modules):
     assert "agree in all common convolutions" in firsts.evidence[0]
 
 
-@pytest.mark.parametrize(
-    "script", [pytest.param("figure8", marks=pytest.mark.whole), "figure9", "table3"]
-)
+@pytest.mark.whole(but=1)
+@pytest.mark.parametrize("script", ["table3", "figure8", "figure9"])
 def test_systems_are_compared_and_drawn(import_script, script, tmp_path, monkeypatch):
     comparison = import_script(script).COMPARISON
     one = dataclasses.replace(comparison, models=comparison.models[:1])
