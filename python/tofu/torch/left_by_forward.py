@@ -25,6 +25,14 @@ __all__ = ["Kept", "Left", "Lasting", "lasting", "leave", "restore", "tensors_le
 Left = Mapping[Place, Any]
 _TENSORS = WeakIdKeyDictionary()
 _NUMBERS = torch.Generator()
+_MANY = 1000  # calls after which a list that grows is looked at
+_USES = {
+    f"__{name}__"
+    for name in (
+        "lt", "le", "gt", "ge", "eq", "ne", "bool", "mod", "rmod", "floordiv", "rfloordiv",
+        "divmod", "and", "or", "xor", "rshift", "lshift",
+    )
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +187,67 @@ def lasting(
                 else (value, new, last.get((path, place), new))
             )
             counts[path, place] = _step(name, (path, place), same, values)
+    grown = {
+        place
+        for place in ignored
+        if place[1] == END and getattr(containers[place[0]], "maxlen", None) is None
+    }
+    if counts or grown:
+        watched = _watched(containers, left, counts, grown)
+        with _after_a_call(containers, {**left, **watched}):
+            _, last_key = again()
+        used = [place for place in counts if watched[place].used]
+        used += sorted(grown, key=str) if last_key != final else []
+        if used:
+            _refuse(name, used[0])
     return Lasting(kept, counts, frozenset(ignored | counts.keys()))
+
+
+def _watched(
+    containers: Mapping[Path, Any], left: Left, counts: Mapping[Place, Any], grown: set[Place]
+) -> dict[Place, Any]:
+    """Counters that notice what forward does with them, and long lists where forward appends."""
+    longer = {place: list(left.get(place, ())) * _MANY for place in grown}
+    return {**longer, **{place: _COUNTERS[type(left[place])](left[place]) for place in counts}}
+
+
+def _counter(base: type) -> type:
+    """A type of number that notes whether a script does more with it than count."""
+
+    class Counter(base):
+        used: list[Any]
+
+        def __new__(cls, value: Any, used: Any = None) -> Any:
+            made = super().__new__(cls, value)
+            made.used = [] if used is None else used
+            return made
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self
+
+    def counting(name: str) -> Any:
+        def method(self: Any, other: Any) -> Any:
+            found = getattr(base, name)(self, other)
+            return found if found is NotImplemented else Counter(found, self.used)
+
+        return method
+
+    def using(name: str) -> Any:
+        def method(self: Any, *others: Any) -> Any:
+            self.used.append(name)
+            return getattr(base, name)(self, *others)
+
+        return method
+
+    for name in ("__add__", "__radd__", "__sub__"):
+        setattr(Counter, name, counting(name))
+    for name in _USES & vars(base).keys():
+        setattr(Counter, name, using(name))
+    Counter.__hash__ = base.__hash__  # type: ignore[assignment]
+    return Counter
+
+
+_COUNTERS = {base: _counter(base) for base in (int, float)}
 
 
 def _starts(containers: Mapping[Path, Any], left: Left) -> bool:

@@ -6,13 +6,19 @@ then: its modules, attributes, plain tensors and hooks, and shapes of parameters
 
 from __future__ import annotations
 
+import array
 import collections
+import contextlib
+import contextvars
 import functools
 import itertools
 import logging
 import operator
+import pickle
 import sys
 import types
+import warnings
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Set
 from typing import Any, Callable, Optional
@@ -31,6 +37,7 @@ __all__ = [
     "Path",
     "Place",
     "Reading",
+    "Replacement",
     "check_hooks",
     "named",
 ]
@@ -38,7 +45,8 @@ __all__ = [
 _DEPTH = 8  # Objects deeper inside an attribute than this are known by identity alone.
 _CACHED = type(functools.lru_cache(lambda: None))
 # Nor are the contents of these known.
-_OPAQUE = (type, torch.Generator, types.ModuleType, logging.Logger)
+_OPAQUE = (torch.Generator, types.ModuleType, logging.Logger)
+_BYTES = (bytearray, array.array)
 _MOST_STATES = 64
 _PLAIN = (bool, int, str, bytes, type(None), torch.dtype, torch.device)
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a trace knows by name
@@ -56,9 +64,19 @@ def named(path: Path) -> str:
     names: list[str] = []
     while path:
         path, name = path
-        if name not in ("_modules", "_buffers", "_parameters"):
+        if name not in ("_modules", "_buffers", "_parameters", "__dict__"):
             names.append(str(name))
     return ".".join(reversed(names)) or "the module"
+
+
+class Replacement:
+    """A forward that tofu has put in the place of a module's own.
+
+    Attributes:
+        own_forward: that forward, if the instance had it; else None.
+    """
+
+    own_forward: Any
 
 
 class _Same:
@@ -212,9 +230,15 @@ class Reading:
         if isinstance(value, (set, frozenset)):
             self._sequences.append((path, value, list(value)))
             return kind, frozenset(self.frozen(each, depth, (path, "")) for each in value)
-        if _is_array(value):
+        if _is_array(value) or isinstance(value, _BYTES) or _is_iterator(value):
             self._arrays.append((path, value, _checksum(value)))
-            return kind, value.shape, str(value.dtype), self._arrays[-1][-1]
+            shape = getattr(value, "shape", _Same(value))
+            return kind, shape, str(getattr(value, "dtype", "")), self._arrays[-1][-1]
+        if isinstance(value, (weakref.ref, contextvars.ContextVar)):
+            get = value if isinstance(value, weakref.ref) else functools.partial(value.get, None)
+            return kind, self._all([("its value", get, get())], depth, path)
+        if isinstance(value, type):
+            return _Same(value), self._class(value, depth, path)
         if isinstance(value, functools.partial):
             given = (("func", value.func), ("args", value.args), ("keywords", value.keywords))
             return kind, tuple(self.frozen(each, depth, (path, name)) for name, each in given)
@@ -234,9 +258,15 @@ class Reading:
         slots = self._all(_slots(value), own, path)
         if attributes is None and not slots:
             return _Same(value)
-        code = self._all(reads_of_class(kind), own, path) if kind not in self._classes else ()
-        self._classes.add(kind)
+        code = self._class(kind, own, path)
         return kind, self.frozen(attributes, own, path), slots, code
+
+    def _class(self, kind: type, depth: int, path: Path) -> Any:
+        """The state of a class; () if it was read before."""
+        if kind in self._classes:
+            return ()
+        self._classes.add(kind)
+        return self._all(reads_of_class(kind), depth, path)
 
     def _items(self, value: dict[Any, Any], depth: int, path: Path) -> Any:
         ignored = {key for key in value if (path, key) in self._ignored} if self._ignored else ()
@@ -250,7 +280,7 @@ class Reading:
         return tuple(
             (self.frozen(key, depth), self.frozen(each, depth, (path, key)))
             for key, each in kept.items()
-            if not hasattr(each, "own_forward")
+            if not isinstance(each, Replacement)
         )
 
     def _all(self, reads: Iterable[Read], depth: int, path: Path) -> Any:
@@ -278,8 +308,22 @@ def _is_array(value: Any) -> bool:
     return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
 
 
-def _checksum(array: Any) -> int:
-    return zlib.crc32(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
+def _is_iterator(value: Any) -> bool:
+    """Whether a value is an iterator of Python's own, whose place changes without a trace."""
+    kind = type(value)
+    return hasattr(kind, "__next__") and kind.__dictoffset__ == 0
+
+
+def _checksum(value: Any) -> int:
+    """A number that tells contents of arrays, and places of iterators that can be copied, apart."""
+    if isinstance(value, _BYTES):
+        return zlib.crc32(value)
+    if not _is_array(value):
+        with warnings.catch_warnings(), contextlib.suppress(Exception):
+            warnings.simplefilter("ignore")  # newer versions of Python copy fewer iterators
+            return zlib.crc32(pickle.dumps(value))
+        return 0
+    return zlib.crc32(repr(value.tolist()).encode() if value.dtype == object else value.tobytes())
 
 
 def _is_module(value: Any) -> bool:

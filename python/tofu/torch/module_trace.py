@@ -28,6 +28,7 @@ from tofu.torch.joint_reader import read_joint
 from tofu.torch.kept_by_forward import DataWrites, computed_before
 from tofu.torch.known_draws import KnownDraws
 from tofu.torch.left_by_forward import tensors_left
+from tofu.torch.module_state import Replacement
 from tofu.torch.named_numbers import NamedNumbers, Place
 from tofu.torch.open_trace import OpenTrace
 from tofu.torch.private_names import FakeTensorMode, aot_export_joint, pytree
@@ -217,7 +218,7 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
                 )
             memo.setdefault(id(tensor), tensor)  # a constant of the trace, with its data
         forward = vars(module).get("forward")
-        if hasattr(forward, "own_forward"):  # parallelize has replaced it
+        if isinstance(forward, Replacement):  # parallelize has replaced it
             memo[id(forward)] = None
             distributed.append((name, forward.own_forward))
     try:

@@ -29,7 +29,7 @@ from tofu.torch.autograd_step import Call, step
 from tofu.torch.example_inputs import Inputs, by_position_and_name
 from tofu.torch.left_by_forward import Lasting, Left, lasting, leave
 from tofu.torch.module_graph import training_graph
-from tofu.torch.module_state import ModuleState, check_hooks
+from tofu.torch.module_state import ModuleState, Replacement, check_hooks
 from tofu.torch.module_trace import trace, trace_open
 from tofu.torch.named_numbers import is_float, is_tensor, named_places
 from tofu.torch.open_trace import OpenTrace, OpenTraces
@@ -151,7 +151,7 @@ def _world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-class _Runner:
+class _Runner(Replacement):
     """The forward of a distributed module.
 
     Attributes:
@@ -291,7 +291,8 @@ class _Runner:
         seed = self._check_call(kind, args, kwargs, drawn)
         if kind not in self.programs:
             program = self._planned_or_whole(args, kwargs)
-            seed = agreed(_draw) if program is not None and program.is_random else 0
+            drawn = _draw() if program is not None and program.is_random else 0
+            seed = agreed(lambda: drawn)  # all ranks have drawn, and go on alike
             kind = self._kind(args, kwargs, program)  # without attributes that forward counts up
         self.programs.pop(kind, None)
         self.programs[kind] = program  # as the last used one

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from tofu.errors import GraphError
 from tofu.torch.kept_by_forward import KeptByForward
 from tofu.torch.left_by_forward import Left
+from tofu.torch.module_state import Replacement
 from tofu.torch.private_names import pytree
 
 __all__ = ["OwnOutputs", "ReturnsObjectError", "without_other_randomness", "without_seeds"]
@@ -37,7 +38,7 @@ class ReturnsObjectError(GraphError):
         self.module = module
 
 
-class OwnOutputs:
+class OwnOutputs(Replacement):
     """The forward of a module that is traced: its outputs alias nothing, as graphs have no aliases.
 
     Tensors that forward leaves in the module are outputs, too.

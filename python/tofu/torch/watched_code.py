@@ -56,6 +56,7 @@ def reads_of_function(function: Any) -> Iterator[Read]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         get = functools.partial(getattr, cell, "cell_contents", None)
         yield name, get, get()
+    yield "__dict__", functools.partial(getattr, function, "__dict__"), function.__dict__
     names = set(_names(function.__code__))
     for name in sorted(names & function.__globals__.keys()):
         value = function.__globals__[name]
@@ -72,7 +73,8 @@ def function_of(value: Any) -> Any:
     """The function behind a method, a property or a class's attribute; None if there is none."""
     if isinstance(value, property):
         value = value.fget
-    value = getattr(value, "__func__", value)
+    if isinstance(value, (types.MethodType, classmethod, staticmethod)):
+        value = value.__func__
     return value if isinstance(value, types.FunctionType) else None
 
 

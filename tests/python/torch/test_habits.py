@@ -245,6 +245,13 @@ def statistics(by_data: bool) -> Callable[[Wrap], dict[str, Any]]:
     return script
 
 
+def drawn_after_dropout(wrap: Wrap) -> dict[str, Any]:
+    """Draws data after calls with dropout; ranks refuse data that differs between them."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    model = wrap(model, torch.randn(6, 4))
+    return {f"{rows}": tuple(model(torch.randn(rows, 4)).shape) for rows in (6, 6, 3, 3)}
+
+
 class Recurrent(nn.Module):
     """A recurrent layer that may get a state."""
 
@@ -304,6 +311,7 @@ def test_statistics_recurrence_and_tables_are_as_in_plain_torch() -> None:
     on_ranks(
         2, compare, statistics(False), statistics(True), recurrent("LSTM", True),
         recurrent("GRU", True), recurrent("RNN", False), recurrent("LSTM", False), by_length,
+        drawn_after_dropout,
     )  # fmt: skip
 
 

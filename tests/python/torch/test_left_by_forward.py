@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import types
 from typing import Any, Callable
 
@@ -40,6 +41,7 @@ class Leaving(nn.Module):
         self.last = self.cache = None
         self.recent, self.seen, self.order = collections.deque(), {1}, [1, 2]
         self.array, self.slot, self.plain = np.ones(2), Slot(), torch.zeros(())
+        self.numbers = itertools.count()
 
     def forward(self, data):
         made = self.layer(data - self.mean)
@@ -256,6 +258,7 @@ CANNOT_KEEP = "a tensor that it cannot keep"
     (lambda model, made: setattr(model, "mean", made.mean(0)), CANNOT_KEEP),
     (lambda model, made: setattr(model.layer, "bias", nn.Parameter(torch.ones(4))), "."),
     (lambda model, made: setattr(model.mean, "data", made.data), "assigns a tensor of the shape"),
+    (lambda model, made: next(model.numbers), "changes 'numbers' in a way .* in place"),
     (lambda model, made: model.seen.add(3), "changes 'seen' in a way .* in place"),
     (lambda model, made: model.array.fill(3), "changes 'array' in a way .* in place"),
     (lambda model, made: setattr(model.slot, "x", made), "changes 'slot.x' in a way .* in place"),
@@ -290,6 +293,25 @@ def trained_cache(model, made):
     model.last = made.detach() + model.cache.detach()
 
 
+def compared(model, made):
+    model.table["n"] += 1
+    model.last = made.detach() * (2 if model.table["n"] > 10 else 1)
+
+
+def in_turns(model, made):
+    model.table["n"] = model.table["n"] + 1
+    model.last = made.detach() if model.table["n"] % 7 else None
+
+
+def at_most(model, made):
+    model.table["n"] = min(model.table["n"] + 1, 5)
+
+
+def by_length(model, made):
+    model.losses.append(made.detach().mean())
+    model.last = made.detach() * (2 if len(model.losses) > 10 else 1)
+
+
 def refuses(leave: Callable[[Any, Any], None], name: str) -> None:
     with pytest.raises(GraphError, match=f"forward keeps '{name}' for later calls"):
         tofu.torch.parallelize(Leaving(leave), (2,), (torch.randn(6, 4),))
@@ -297,6 +319,7 @@ def refuses(leave: Callable[[Any, Any], None], name: str) -> None:
 
 @pytest.mark.parametrize(("leave", "name"), [
     (of_the_last_call, "last"), (halved, "table.n"), (trained_cache, "cache"),
+    (compared, "table.n"), (in_turns, "table.n"), (at_most, "table.n"), (by_length, "losses"),
 ])  # fmt: skip
 def test_forward_may_not_depend_on_what_it_leaves(leave, name) -> None:
     on_ranks(2, refuses, leave, name)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import array
+import contextvars
 import functools
+import weakref
 from typing import Any, Callable
 
 import numpy as np
@@ -18,15 +21,28 @@ from .scripts import Wrap, compare
 FACTORS = {"listed": [1.0], "number": 1.0}
 FACTOR = 1.0
 MASK = torch.ones(4)
+VARIABLE = contextvars.ContextVar("VARIABLE", default=1.0)
 
 
 class Slots:
     """Has its value in a slot."""
 
-    __slots__ = ("scale",)
+    __slots__ = ("__weakref__", "scale")
 
     def __init__(self) -> None:
         self.scale = 1.0
+
+
+class Settings:
+    """A class whose attributes are settings."""
+
+    scale = 1.0
+
+
+class Keys(dict):
+    """A dict whose keys are attributes, too; it has every other attribute as None."""
+
+    __getattr__ = dict.get
 
 
 class Schedule:
@@ -41,12 +57,22 @@ class Schedule:
         return self.first + self.step
 
 
+SLOTS = Slots()
+
+
 def of_globals() -> float:
     return FACTORS["listed"][0] * FACTORS["number"] * FACTOR
 
 
 def scaled(value: float, by: float = 1.0) -> float:
     return value * by
+
+
+def attributed() -> float:
+    return attributed.scale
+
+
+attributed.scale = 1.0
 
 
 class Reading(nn.Module):
@@ -59,6 +85,8 @@ class Reading(nn.Module):
         self.layer, self.read = nn.Linear(4, 4), read
         self.slots, self.schedule, self.long = Slots(), Schedule(), [1.0] * 2000
         self.array, self.flags = np.ones(4), {"one": True}
+        self.settings, self.keys, self.bytes = Settings, Keys(scale=1.0), bytearray(1)
+        self.numbers, self.reference = array.array("d", [1.0]), weakref.ref(SLOTS)
         self.partial, self.bound = functools.partial(scaled, 1.0), self.schedule.__call__
 
     @property
@@ -122,6 +150,20 @@ READS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, float], Any]]] = {
     "default": (lambda model: scaled(1.0), lambda model, x: setattr(scaled, "__defaults__", (x,))),
     "list in a closure": (in_a_closure(), lambda model, x: CLOSED.__setitem__(0, x)),
     "global tensor": (lambda model: MASK.sum() / 4, lambda model, x: MASK.fill_(x)),
+    "class as an attribute": (
+        lambda model: model.settings.scale, lambda model, x: setattr(Settings, "scale", x)),
+    "global class": (lambda model: Settings.scale, lambda model, x: setattr(Settings, "scale", x)),
+    "keys as attributes": (
+        lambda model: model.keys.scale, lambda model, x: model.keys.update(scale=x)),
+    "attribute of a function": (
+        lambda model: attributed(), lambda model, x: setattr(attributed, "scale", x)),
+    "variable of a context": (lambda model: VARIABLE.get(), lambda model, x: VARIABLE.set(x)),
+    "weak reference": (
+        lambda model: model.reference().scale, lambda model, x: setattr(SLOTS, "scale", x)),
+    "bytes": (
+        lambda model: model.bytes[0], lambda model, x: model.bytes.__setitem__(0, int(x))),
+    "array of Python": (
+        lambda model: model.numbers[0], lambda model, x: model.numbers.__setitem__(0, x)),
     "global number": (lambda model: FACTOR, lambda model, x: globals().update(FACTOR=x)),
 }  # fmt: skip
 
@@ -159,4 +201,6 @@ def reading(kind: str) -> Callable[[Wrap], dict[str, Any]]:
 
 
 def test_calls_have_the_new_values() -> None:
-    on_ranks(2, compare, *map(reading, ("slot", "array", "patched method", "global tensor")))
+    on_ranks(2, compare, *map(reading, (
+        "slot", "array", "patched method", "global tensor", "global class", "keys as attributes",
+    )))  # fmt: skip
