@@ -11,8 +11,8 @@
 //           for operators that run again. From these, the other tensors that the backward
 //           pass reads are computed again, when it arrives at the segment.
 //           An operator runs again only for its first tensor, and otherwise counts as
-//           fixed: MXNet's LayerNorm writes neither mean nor deviation if nothing reads
-//           its output.
+//           fixed: a layer norm may write neither mean nor deviation if nothing reads its
+//           output.
 //
 // K(s): bytes that stay of segment s; I(s): bytes that it computes again, 0 if it is
 // kept; C(s): the costs of the operators that run again. A choice needs
