@@ -54,6 +54,7 @@ class CellCutter {
 
  private:
   using Numbers = ShortVector<int, 16>;
+  using Lines = ShortVector<int64_t, 16>;
 
   // Appends the cells of `region`; `candidates` are the sources that may reach into it.
   void CutFrom(int dim, const Numbers& candidates, Box* region,
@@ -69,12 +70,13 @@ class CellCutter {
     const int64_t begin = region->begin[dim];
     const int64_t end = region->end[dim];
     const auto lines = Boundaries(near, dim, begin, end);
+    const std::vector<Numbers> by_slab = BySlab(near, dim, lines);
     size_t open = cells->size();  // the last slab's first cell; the slab may still grow
     for (size_t i = 0; i + 1 < lines.size(); ++i) {
       region->begin[dim] = lines[i];
       region->end[dim] = lines[i + 1];
       const size_t next = cells->size();
-      CutFrom(dim + 1, near, region, cells);
+      CutFrom(dim + 1, by_slab[i], region, cells);
       if (i > 0 && SameBeyond(*cells, open, next, dim)) {
         cells->erase(cells->begin() + static_cast<std::ptrdiff_t>(next), cells->end());
         for (size_t c = open; c < next; ++c) (*cells)[c].box.end[dim] = lines[i + 1];
@@ -86,11 +88,25 @@ class CellCutter {
     region->end[dim] = end;
   }
 
+  // The sources that reach into each slab between two lines, in their order.
+  std::vector<Numbers> BySlab(const Numbers& sources, int dim, const Lines& lines) const {
+    std::vector<Numbers> by_slab(lines.size() - 1);
+    for (int source : sources) {
+      const Box& box = sources_[source].box;
+      const auto after = std::upper_bound(lines.begin(), lines.end(), box.begin[dim]);
+      auto slab =
+          static_cast<size_t>(std::max<std::ptrdiff_t>(after - lines.begin() - 1, 0));
+      for (; slab < by_slab.size() && lines[slab] < box.end[dim]; ++slab) {
+        by_slab[slab].push_back(source);
+      }
+    }
+    return by_slab;
+  }
+
   // The sorted, unique boundaries of the tensor and of sources that lie strictly inside
   // [begin, end) along `dim`, and both ends.
-  ShortVector<int64_t, 16> Boundaries(const Numbers& sources, int dim, int64_t begin,
-                                      int64_t end) const {
-    ShortVector<int64_t, 16> lines = {begin, end};
+  Lines Boundaries(const Numbers& sources, int dim, int64_t begin, int64_t end) const {
+    Lines lines = {begin, end};
     const auto add = [&](const Box& box) {
       for (int64_t line : {box.begin[dim], box.end[dim]}) {
         if (begin < line && line < end) lines.push_back(line);

@@ -11,7 +11,8 @@
 // Invariants: the pieces of a term are in row-major order of their destination,
 //             and as few as the grid of sources allows.
 // Errors:     FetchGap if some element has no source.
-// Complexity: O(p * s * r) for p pieces and s sources of rank r.
+// Complexity: O(r * (p + s) * log s) for p pieces and s sources of rank r that lie on a
+//             grid, each in few slabs.
 #ifndef TOFU_PASSES_DIVIDE_FETCH_H_
 #define TOFU_PASSES_DIVIDE_FETCH_H_
 
