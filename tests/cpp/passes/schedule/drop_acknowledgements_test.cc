@@ -10,8 +10,8 @@
 
 #include "fetch/crossing.h"
 #include "fetch/node_names.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/divide/fetch.h"
+#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/retire.h"
 #include "support/multifetch_checks.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "fetch/crossing.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/divide/fetch.h"
+#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/retire.h"
 #include "support/built_nodes.h"
