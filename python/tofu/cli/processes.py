@@ -12,6 +12,7 @@ import ctypes
 import dataclasses
 import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -33,6 +34,7 @@ _POLL_S = 0.1
 _END_S = 10.0  # time for the parameter server, or a killed process, to end
 _MAX_PROCESSES = 1024
 _PR_SET_PDEATHSIG = 1  # of prctl
+_PORTS = range(20000, 32768)  # Linux hands out 32768 to 60999
 
 
 def parse_processes(text: str, option: str) -> int:
@@ -243,9 +245,16 @@ def _describe(status: int) -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
+    """A free port that the system hands to no process that asks for any.
+
+    ps-lite's processes ask for any. One of another run may get the port before the scheduler of
+    this run listens there, and ends when this run's processes take it for their scheduler.
+    """
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((_HOST, port))
+            return port
+    raise ConfigError(f"--processes: no port from {_PORTS[0]} to {_PORTS[-1]} is free")
 
 
 def _with_gpus(environs: Sequence[dict[str, str]]) -> list[dict[str, str]]:

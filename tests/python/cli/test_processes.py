@@ -3,9 +3,11 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -204,3 +206,16 @@ def test_a_server_process(monkeypatch):
     assert given["PS_HEARTBEAT_TIMEOUT"] == "9" and given["PS_HEARTBEAT_INTERVAL"] == "2"
     assert given["GLIBC_TUNABLES"].startswith("glibc.malloc.tcache_count=0:")
     assert given["GLIBC_TUNABLES"].endswith(":glibc.x=1")
+
+
+def test_the_scheduler_has_a_port_that_no_other_run_gets(monkeypatch):
+    handed_out = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    assert processes._free_port() < int(handed_out[0])
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", processes._free_port()))
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(processes, "_PORTS", range(port, port + 2))
+        assert processes._free_port() == port + 1
+        monkeypatch.setattr(processes, "_PORTS", range(port, port + 1))
+        with pytest.raises(ConfigError, match="no port"):
+            processes._free_port()
