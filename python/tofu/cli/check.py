@@ -16,7 +16,7 @@ from typing import Any, Optional
 import click
 
 from tofu.cli import check_torch
-from tofu.cli.model import check_options
+from tofu.cli.model import refuse
 from tofu.cli.options import (
     Script,
     check_script,
@@ -37,6 +37,13 @@ from tofu.tables import table
 __all__ = ["check"]
 
 FAULT = 1  # exit status
+_NOT_OF_MODULES = {
+    "args": "a module takes no arguments",
+    "describe": "descriptions of your own are for MXNet's operators",
+    "device": "the processes run on CPUs",
+    "fetch": "ranks send messages",
+    "workers": "one mesh is checked; give it, such as --mesh 2,2",
+}
 _WHOLE_DOUBLE = ("float64", False)
 _OTHERS = (("float32", False), _WHOLE_DOUBLE, ("float64", True))
 _TOLD = ("random", "own", "steps", "graphs")  # facts that runs record besides arrays
@@ -144,7 +151,7 @@ def _check_module(
     target: str, mesh: Optional[str], steps: int, plan: Optional[str], form: str, everything: bool
 ) -> None:
     """Compare the training of a module of PyTorch."""
-    check_options(click.get_current_context(), ("workers", "device", "fetch"))
+    refuse(click.get_current_context(), target, _NOT_OF_MODULES)
     runs = check_torch.trained(target, mesh, steps, plan)
     from tofu.verify.script.compare_runs import compare, first_fault
 

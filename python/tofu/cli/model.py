@@ -20,7 +20,7 @@ from tofu.installation import check_mxnet
 from tofu.planner.model import Devices, Model
 from tofu.plans.file import PlanFile
 
-__all__ = ["Opened", "check_options", "open_model", "parse_mesh", "refuse", "torch_module"]
+__all__ = ["Opened", "open_model", "parse_mesh", "refuse", "torch_module"]
 
 
 class Opened:
@@ -123,14 +123,6 @@ def refuse(context: click.Context, target: str, refusals: Mapping[str, str]) -> 
             is_option = isinstance(option, click.Option)
             name = option.opts[0] if is_option else repr(context.params[option.name or ""][0])
             raise ConfigError(f"tofu {context.info_name} {target}: {name}: {reason}")
-
-
-def check_options(context: click.Context, others: Sequence[str]) -> None:
-    """Raise ConfigError if one of these options is given, which PyTorch's modules do not have."""
-    for name in others:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = name.replace("_", "-")
-            raise ConfigError(f"tofu {context.info_name} --mesh: --{option} is not for PyTorch")
 
 
 def parse_mesh(text: str) -> tuple[int, ...]:

@@ -17,7 +17,6 @@ from tofu.cli.options import (
     describe_option,
     fetch_option,
     format_option,
-    is_module,
     log_option,
     mesh_option,
     objective_option,
@@ -96,7 +95,7 @@ def simulate(
     if workers is None and saved is not None:
         workers = str(saved.workers[0])
     # Nothing runs, so there may be fewer GPUs here than workers.
-    if workers is None and described.is_gpu and not is_module(target):
+    if workers is None and mesh is None and described.is_gpu:
         workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
     opened = open_model(
         target, args, workers=workers, meshes=[mesh] if mesh else [], symbol=SymbolInputs(shapes),

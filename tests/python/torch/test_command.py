@@ -235,6 +235,9 @@ def test_a_module_is_trained_whole_and_on_a_mesh(module) -> None:
         (["frontier", "--workers", "2,4", "NET:mlp"], "expected one number of workers"),
         (["compare", "--mesh", "2", "NET:mlp", "more"], "'more': a module takes no arguments"),
         (["check", "NET:mlp"], "give the devices, such as --mesh 2,2"),
+        (["check", "--mesh", "2", "--describe", __file__, "NET:mlp"], "for MXNet's operators"),
+        (["check", "--mesh", "2", "--workers", "2", "NET:mlp"], "one mesh is checked"),
+        (["check", "--mesh", "2", "NET:mlp", "more"], "'more': a module takes no arguments"),
         (["check", "--mesh", "2", "NET:not_there"], "cannot be imported"),
         (
             ["trace", "NET:mlp"],

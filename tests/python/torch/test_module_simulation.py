@@ -57,6 +57,14 @@ def test_the_command_prints_tables_and_json() -> None:
     assert document["format"] == "tofu-simulation" and len(document["workers"]) == 4
 
 
+def test_all_devices_of_a_machine_are_taken_by_default() -> None:
+    words = ["simulate", "--machine", "8xh100", "net_to_simulate:gpt"]
+    told = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert "8 workers on 8xh100" in told.stdout
+    assert "of the meshes 8 or 2 x 4 or 2 x 2 x 2, " in told.stderr
+    assert " is predicted to be fastest" in told.stderr
+
+
 def test_a_plan_for_time_takes_less_than_one_for_bytes() -> None:
     by_objective = [
         json.loads(simulated("--mesh", "4", "--format", "json", "--objective", objective))
@@ -76,12 +84,11 @@ def test_a_file_for_perfetto_is_written(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ([], "net_to_simulate:gpt: give the devices, such as --workers 8"),
         (["--mesh", "16"], "8xh100 has 8 devices"),
         (["--mesh", "4", "--workers", "4"], "give one"),
         (["--mesh", "4", "--batch-size", "4"], "--batch-size: a module comes with its inputs"),
     ],
-    ids=["no mesh", "too many devices", "workers", "batch size"],
+    ids=["too many devices", "workers", "batch size"],
 )
 def test_what_modules_do_not_take_is_an_error(options, text) -> None:
     with pytest.raises(ConfigError, match=text):
