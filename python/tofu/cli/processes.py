@@ -203,7 +203,9 @@ class _Group:
             if all(process.poll() is not None for process in workers):
                 break
             time.sleep(_POLL_S)
-        # The parameter server ends when all workers have said goodbye.
+        if not self.has_ranks():
+            return 0  # the parameter server waits for workers that have never connected
+        # It ends when all workers have said goodbye.
         until = time.monotonic() + _END_S
         for child in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):

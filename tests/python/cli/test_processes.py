@@ -67,6 +67,16 @@ def test_one_failure_ends_all(no_servers, capfd, what, status, text):
     assert capfd.readouterr().err.startswith(f"tofu: {text}")
 
 
+def test_servers_that_no_worker_has_met_end_with_the_workers(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    wait = "import pathlib, time; time.sleep(20); pathlib.Path('waited').touch()"
+    line = [sys.executable, "-c", wait]
+    monkeypatch.setattr(server_process, "command", lambda role, environ: (line, dict(environ)))
+    monkeypatch.setattr(processes, "_END_S", 60.0)
+    assert run("pass", servers=1) == 0
+    assert not (tmp_path / "waited").exists()
+
+
 SLOW_END = """
 import os, signal, sys, time
 from pathlib import Path
@@ -204,8 +214,8 @@ def test_a_server_process(monkeypatch):
     assert given["MXNET_GRAPH_PASS"] == ""
     assert given["PYTHONPATH"] == os.pathsep.join([os.getcwd(), "/modules"])
     assert given["PS_HEARTBEAT_TIMEOUT"] == "9" and given["PS_HEARTBEAT_INTERVAL"] == "2"
-    assert given["GLIBC_TUNABLES"].startswith("glibc.malloc.tcache_count=0:")
-    assert given["GLIBC_TUNABLES"].endswith(":glibc.x=1")
+    zeroed = "glibc.malloc.tcache_count=0:glibc.malloc.perturb=255"
+    assert given["GLIBC_TUNABLES"] == f"{zeroed}:glibc.x=1"
 
 
 def test_the_scheduler_has_a_port_that_no_other_run_gets(monkeypatch):
