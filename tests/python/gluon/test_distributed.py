@@ -8,16 +8,19 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 
 import numpy as np
 import pytest
+
+from tofu import server_process
 
 from ..support import forked
 from . import distributed_script as script
 
 FILE = pathlib.Path(script.__file__)
 LIMIT_S = 400  # of a test, on a machine that does other things as well
+# The parameter server's processes start with it.
+TUNABLES = server_process.command("server", {})[1]["GLIBC_TUNABLES"]
 CLEAN = ("TOFU_", "MXNET_", "DMLC_", "PS_")
 
 
@@ -26,6 +29,7 @@ def environment(**variables):
     return {
         **kept,
         "OMP_NUM_THREADS": "1",
+        "PS_HEARTBEAT_INTERVAL": "1",  # an ending process waits for its last one
         "TOFU_DEVICE": "cpu",
         "TOFU_WORKERS": "2",
         "TOFU_LOG": "quiet",
@@ -35,6 +39,7 @@ def environment(**variables):
 
 def launch(folder, *args, processes=2, servers=1, workers="2", file=FILE, **variables):
     """Run a script in several processes; return its output."""
+    forked.prepare(TUNABLES)
     words = [str(processes), str(servers), workers, str(file), *map(str, args)]
     try:
         return forked.run(
@@ -195,6 +200,8 @@ FAULT = r"""
 import os, signal, sys, time
 sys.path.insert(0, {folder!r})
 task = int(os.environ["DMLC_TASK_ID"])
+if task and {fault!r} == "plain":
+    del os.environ["MXNET_GRAPH_PASS"]
 import mxnet as mx
 import distributed_script as script
 from mxnet import gluon
@@ -276,13 +283,13 @@ def alone(**variables):
     )
 
 
-def roles(folder, line, *, python=sys.executable, **variables):
+def roles(folder, line, **variables):
     """The processes of a run, as a launcher of another machine starts them: by variables."""
     common = alone(**variables)
 
     def start(role, task):
         return subprocess.Popen(
-            [python, *line],
+            [forked.python(), *line],
             cwd=folder,
             env={**common, "DMLC_ROLE": role, "DMLC_TASK_ID": str(task)},
             stdout=subprocess.PIPE,
@@ -290,78 +297,10 @@ def roles(folder, line, *, python=sys.executable, **variables):
             text=True,
         )
 
+    forked.prepare(TUNABLES)
     return [
         start(*each) for each in (("scheduler", 0), ("server", 0), ("worker", 0), ("worker", 1))
     ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def unwatched(request, tmp_path_factory):
-    """Runs that no launcher watches, by fault. They mostly wait, so other tests run meanwhile."""
-    name = test_heartbeats_tell_of_a_dead_process.__name__
-    faults = [
-        item.callspec.params["fault"]
-        for item in request.session.items
-        if item.path == request.path and item.originalname == name
-    ]
-    variables = {"PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "10"}
-    runs = {}
-    try:
-        for fault in faults:
-            folder = tmp_path_factory.mktemp(fault)
-            runs[fault] = roles(
-                folder, [faulty(folder, fault)], python=forked.python(), **variables
-            )
-        yield runs
-    finally:
-        for process in (process for run in runs.values() for process in run):
-            process.kill()
-            process.communicate()
-
-
-@pytest.mark.whole(but=1)
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["kill", "exit"])
-def test_heartbeats_tell_of_a_dead_process(unwatched, fault):
-    """No launcher watches this run. Servers and scheduler run the script up to its import."""
-    done = [(*each.communicate(timeout=LIMIT_S), each.returncode) for each in unwatched[fault]]
-    (_, scheduler, _), (_, server, _), (out, alive, _), (other, _, _) = done
-    assert out.startswith("trained 0 ") and other.startswith("trained 1 ")
-    assert all(code != 0 for *_, code in done)
-    assert done[-1][-1] == (5 if fault == "exit" else -signal.SIGKILL)
-    rank = int(other.split()[2])
-    assert f"tofu: scheduler: no heartbeat from worker process {rank} for 10 s" in scheduler
-    for told in (server, alive):
-        assert "no heartbeat from the scheduler for 10 s, which ends when a process" in told
-
-
-PLAIN = """
-import os, sys
-sys.path.insert(0, {folder!r})
-if os.environ["DMLC_TASK_ID"] == "1":
-    del os.environ["MXNET_GRAPH_PASS"]
-import distributed_script as script
-script.train("sgd:float32:dist_sync:0")
-"""
-
-
-def test_a_process_without_the_switch_is_named(tmp_path):
-    path = tmp_path / "train.py"
-    path.write_text(PLAIN.format(folder=str(FILE.parent)))
-    variables = {"PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "5", "TOFU_TIMEOUT": "60"}
-    scheduler, server, tofu, plain = roles(tmp_path, [path], **variables)
-    try:
-        told = server.communicate(timeout=LIMIT_S)[1]
-        assert re.match(
-            r"tofu: server: MXNET_GRAPH_PASS=tofu is not set in worker process [01], which has",
-            told,
-        )
-        assert told.count("\n") == 1
-        assert [each.wait(LIMIT_S) for each in (server, scheduler, tofu)] == [1, 1, 1]
-    finally:
-        for process in (scheduler, server, tofu, plain):
-            process.kill()
-            process.communicate()
 
 
 CONNECT = "import mxnet as mx; mx.kv.create('dist_sync')"
@@ -372,6 +311,7 @@ CONNECT = "import mxnet as mx; mx.kv.create('dist_sync')"
 def test_no_process_waits_for_others_without_end(tmp_path, role):
     """This holds even if the script makes the kvstore itself."""
     env = alone(DMLC_ROLE=role, TOFU_TIMEOUT="1")
+    forked.prepare(TUNABLES)
     done = forked.run(["-c", CONNECT], cwd=tmp_path, env=env, timeout=LIMIT_S)
     assert done.returncode == 1, done.stderr
     assert "waiting for the other processes to start (scheduler at 127.0.0.1:" in done.stderr
@@ -408,14 +348,9 @@ def test_a_port_in_use_is_one_error(tmp_path):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = str(other.getsockname()[1])
-        done = subprocess.run(
-            [sys.executable, "-c", CONNECT],
-            cwd=tmp_path,
-            env=alone(DMLC_ROLE="scheduler", DMLC_PS_ROOT_PORT=port),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
+        forked.prepare(TUNABLES)
+        env = alone(DMLC_ROLE="scheduler", DMLC_PS_ROOT_PORT=port)
+        done = forked.run(["-c", CONNECT], cwd=tmp_path, env=env, timeout=LIMIT_S)
     assert done.returncode == 1
     assert done.stderr.startswith(f"tofu: scheduler: 127.0.0.1:{port}: the port is in use; end")
     assert done.stderr.count("\n") == 1
@@ -432,13 +367,13 @@ def test_processes_without_a_distributed_kvstore_are_told(tmp_path):
 LISTENS = """
 import os, pathlib, mxnet as mx
 store = mx.kv.create("dist_sync")
-mine = f"DMLC_PS_ROOT_PORT={os.environ['DMLC_PS_ROOT_PORT']}".encode()
+mine = os.readlink("/proc/self/fd/1")  # all processes of a run write there
 lines = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
 hosts = {f"socket:[{words[9]}]": words[1][:8] for words in lines if words[3] == "0A"}
 for process in pathlib.Path("/proc").glob("[0-9]*"):
     try:
-        its = (process / "environ").read_bytes().split(b"\\0")
-        if process.name == str(os.getpid()) or (store.rank == 0 and mine in its):
+        its = os.readlink(process / "fd" / "1") == mine
+        if process.name == str(os.getpid()) or (store.rank == 0 and its):
             for file in (process / "fd").iterdir():
                 host = hosts.get(os.readlink(file))
                 if host:
@@ -446,6 +381,7 @@ for process in pathlib.Path("/proc").glob("[0-9]*"):
     except OSError:  # it has ended, or is another user's
         pass
 store._barrier()
+del store  # or the launcher would wait for the server
 """
 
 
@@ -455,3 +391,54 @@ def test_the_processes_of_a_run_listen_on_the_loopback_address_alone(tmp_path):
     assert done.returncode == 0, done.stderr
     hosts = done.stdout.splitlines()
     assert set(hosts) == {"listens 0100007F"} and len(hosts) >= 4  # two workers, server, scheduler
+
+
+# --- Runs that no launcher watches -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unwatched(request, tmp_path_factory):
+    """These runs, by fault. They mostly wait, so they begin before the other tests."""
+    mine = (item for item in request.session.items if item.path == request.path)
+    parameters = (getattr(item, "callspec", None) for item in mine)
+    faults = [each.params["unseen"] for each in parameters if each and "unseen" in each.params]
+    variables = {"PS_HEARTBEAT_TIMEOUT": "5", "TOFU_TIMEOUT": "60"}
+    runs = {}
+    try:
+        for fault in faults:
+            folder = tmp_path_factory.mktemp(fault)
+            runs[fault] = roles(folder, [faulty(folder, fault)], **variables)
+        yield runs
+    finally:
+        for process in (process for run in runs.values() for process in run):
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.whole(but=1)
+@pytest.mark.slow
+@pytest.mark.parametrize("unseen", ["kill", "exit"])
+def test_heartbeats_tell_of_a_dead_process(unwatched, unseen):
+    """Servers and scheduler run the script up to its import."""
+    done = [(*each.communicate(timeout=LIMIT_S), each.returncode) for each in unwatched[unseen]]
+    (_, scheduler, _), (_, server, _), (out, alive, _), (other, _, _) = done
+    assert out.startswith("trained 0 ") and other.startswith("trained 1 ")
+    assert all(code != 0 for *_, code in done)
+    assert done[-1][-1] == (5 if unseen == "exit" else -signal.SIGKILL)
+    rank = int(other.split()[2])
+    assert f"tofu: scheduler: no heartbeat from worker process {rank} for 5 s" in scheduler
+    for told in (server, alive):
+        assert "no heartbeat from the scheduler for 5 s, which ends when a process" in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unseen", ["plain"])
+def test_a_process_without_the_switch_is_named(unwatched, unseen):
+    scheduler, server, tofu, _ = unwatched[unseen]
+    told = server.communicate(timeout=LIMIT_S)[1]
+    assert re.match(
+        r"tofu: server: MXNET_GRAPH_PASS=tofu is not set in worker process [01], which has",
+        told,
+    )
+    assert told.count("\n") == 1
+    assert [each.wait(LIMIT_S) for each in (server, scheduler, tofu)] == [1, 1, 1]

@@ -13,14 +13,15 @@ import time
 
 import pytest
 
-from .test_distributed import environment
+from ..support import forked
+from .test_distributed import TUNABLES, environment
 
 FILE = pathlib.Path(__file__).with_name("faulty_script.py")
 STAGES = ("start", "first", "step", "save", "end")
 LIMITS = {"TOFU_TIMEOUT": "8", "PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "5"}
 START_S = 120  # until a stage is reached, on a machine that does other things as well
 END_S = 60  # from the fault until nothing is left
-LAUNCH = [sys.executable, "-m", "tofu", "run", "--processes=2", "--servers=1", "--workers=2"]
+LAUNCH = ["-m", "tofu", "run", "--processes=2", "--servers=1", "--workers=2"]
 NAMESPACE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
 # For each fault, the pattern of a line of the output. A worker process has no rank at the start.
@@ -58,31 +59,29 @@ def cases():
             yield pytest.param(role, fault, stage, text, marks=marks, id=f"{role}-{fault}-{stage}")
 
 
-def members(session):
-    """The living processes of a session, with their command lines."""
+def members(told):
+    """The living processes of a run, which write into one file, with their command lines."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
-        with contextlib.suppress(OSError, IndexError):
-            if entry.name.isdecimal():
-                state, _, _, own = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:4]
+        with contextlib.suppress(OSError):  # it has ended
+            if entry.name.isdecimal() and os.readlink(entry / "fd" / "2") == str(told):
                 line = entry.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode()
-                if int(own) == session and state != "Z":
-                    found[int(entry.name)] = line
+                found[int(entry.name)] = line
     return found
 
 
-def process_of(session, role):
+def process_of(told, role):
     """The server or the scheduler."""
-    return next(pid for pid, line in members(session).items() if f"parameter_server {role}" in line)
+    return next(pid for pid, line in members(told).items() if f"parameter_server {role}" in line)
 
 
-def cause(session, role, fault, worker):
+def cause(launcher, told, role, fault, worker):
     """Let a process other than a worker process meet a fault."""
     if role == "network":
         down = ["nsenter", "--net", "--target", str(worker), "ip", "link", "set", "lo", "down"]
         subprocess.run(down, check=True)
         return
-    pid = session if role == "launcher" else process_of(session, role)
+    pid = launcher if role == "launcher" else process_of(told, role)
     if fault == "memory":
         resource.prlimit(pid, resource.RLIMIT_AS, (2**20, 2**20))
     else:
@@ -106,7 +105,7 @@ def launched(folder, line):
     try:
         yield launcher, told
     finally:
-        for pid in members(launcher.pid):
+        for pid in members(told):
             os.kill(pid, signal.SIGKILL)
         launcher.wait()
 
@@ -121,7 +120,12 @@ def wait_until(condition, seconds):
 @pytest.mark.slow
 @pytest.mark.parametrize(("role", "fault", "stage", "text"), list(cases()))
 def test_all_end_soon_with_an_error(tmp_path, role, fault, stage, text):
-    line = [*LAUNCH, str(FILE), str(tmp_path), stage, fault if role == "worker" else "elsewhere"]
+    python = sys.executable
+    if role == "worker" and fault != "stopped":  # forked processes start sooner
+        forked.prepare(TUNABLES)
+        python = forked.python()
+    where = fault if role == "worker" else "elsewhere"
+    line = [python, *LAUNCH, str(FILE), str(tmp_path), stage, where]
     if role == "network":
         if os.geteuid() or not shutil.which("ip") or not shutil.which("nsenter"):
             pytest.skip("network namespaces need root, ip and nsenter")
@@ -130,13 +134,13 @@ def test_all_end_soon_with_an_error(tmp_path, role, fault, stage, text):
         reached = tmp_path / "reached"
         if role != "worker":
             assert wait_until(reached.exists, START_S), told.read_text()
-            cause(launcher.pid, role, fault, reached.read_text())
+            cause(launcher.pid, told, role, fault, reached.read_text())
             (tmp_path / "done").touch()
         ended = wait_until(
-            lambda: launcher.poll() is not None and not members(launcher.pid),
+            lambda: launcher.poll() is not None and not members(told),
             END_S + (START_S if role == "worker" else 0),
         )
-        assert ended, (members(launcher.pid), told.read_text())
+        assert ended, (members(told), told.read_text())
         assert launcher.returncode != 0, told.read_text()
         assert re.search(text, told.read_text()), told.read_text()
 
@@ -146,13 +150,13 @@ def test_all_end_soon_with_an_error(tmp_path, role, fault, stage, text):
 @pytest.mark.parametrize("stage", STAGES)
 def test_training_ends_while_its_launcher_is_stopped(tmp_path, stage):
     """A stopped launcher only watches; when it continues, it reports the end of the run."""
-    line = [*LAUNCH, str(FILE), str(tmp_path), stage, "elsewhere"]
+    line = [sys.executable, *LAUNCH, str(FILE), str(tmp_path), stage, "elsewhere"]
     with launched(tmp_path, line) as (launcher, told):
         assert wait_until((tmp_path / "reached").exists, START_S), told.read_text()
         os.kill(launcher.pid, signal.SIGSTOP)
         (tmp_path / "done").touch()
-        ended = wait_until(lambda: set(members(launcher.pid)) == {launcher.pid}, END_S)
-        assert ended, (members(launcher.pid), told.read_text())
+        ended = wait_until(lambda: set(members(told)) == {launcher.pid}, END_S)
+        assert ended, (members(told), told.read_text())
         assert (tmp_path / "net.states").exists()
         os.kill(launcher.pid, signal.SIGCONT)
         assert wait_until(lambda: launcher.poll() is not None, END_S), told.read_text()
@@ -164,7 +168,7 @@ def test_training_ends_while_its_launcher_is_stopped(tmp_path, stage):
 @pytest.mark.parametrize("fault", ["KILL", "TERM"])
 def test_a_stopped_launcher_hides_no_fault(tmp_path, fault):
     """The other worker ends itself within the limit; the launcher reports why when it continues."""
-    line = [*LAUNCH, str(FILE), str(tmp_path), "step", "elsewhere"]
+    line = [sys.executable, *LAUNCH, str(FILE), str(tmp_path), "step", "elsewhere"]
     with launched(tmp_path, line) as (launcher, told):
         reached = tmp_path / "reached"
         assert wait_until(reached.exists, START_S), told.read_text()
@@ -172,12 +176,12 @@ def test_a_stopped_launcher_hides_no_fault(tmp_path, fault):
         os.kill(int(reached.read_text()), signal.Signals[f"SIG{fault}"])
 
         def has_ended():
-            lines = [line for pid, line in members(launcher.pid).items() if pid != launcher.pid]
+            lines = [line for pid, line in members(told).items() if pid != launcher.pid]
             return not any(str(FILE) in line for line in lines)
 
-        assert wait_until(has_ended, END_S), (members(launcher.pid), told.read_text())
+        assert wait_until(has_ended, END_S), (members(told), told.read_text())
         os.kill(launcher.pid, signal.SIGCONT)
-        ended = wait_until(lambda: launcher.poll() is not None and not members(launcher.pid), END_S)
-        assert ended, (members(launcher.pid), told.read_text())
+        ended = wait_until(lambda: launcher.poll() is not None and not members(told), END_S)
+        assert ended, (members(told), told.read_text())
         assert launcher.returncode != 0, told.read_text()
         assert f"was ended by SIG{fault}; ending the others" in told.read_text()

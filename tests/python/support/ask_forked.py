@@ -11,13 +11,17 @@ import os
 import signal
 import socket
 import sys
+import zlib
 
-__all__ = ["MOST_BYTES", "ask"]
+__all__ = ["MOST_BYTES", "ask", "tuned"]
 
 MOST_BYTES = 1 << 20  # of a call
 _APART = "tofu.trace.profiled_run"  # loads a library before MXNet
 
-_AT_START = {"PYTHONPATH", "GLIBC_TUNABLES"}  # variables that are read when a program starts
+
+def tuned(folder, tunables):
+    """The folder of the server of processes with a value of GLIBC_TUNABLES."""
+    return os.path.join(folder, f"{zlib.crc32(tunables.encode()):x}") if tunables else folder
 
 
 def ask(path, call, files, timeout=None):
@@ -48,7 +52,11 @@ def _inherited():
 def _main():
     path, python, *args = sys.argv[1:]
     is_plain = args and (args[0] in ("-m", "-c") or not args[0].startswith("-"))
-    if not is_plain or _APART in args[:2] or not _AT_START.isdisjoint(os.environ):
+    folder, name = os.path.split(path)
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    path = os.path.join(tuned(folder, tunables), name)
+    is_plain = is_plain and ("PYTHONPATH" not in os.environ or tunables)  # it may shadow modules
+    if not is_plain or _APART in args[:2] or not os.path.exists(path):
         os.execv(python, [python, *args])
     call = {"args": args, "cwd": os.getcwd(), "env": dict(os.environ)}
     status = ask(path, call, {number: number for number in _inherited()})

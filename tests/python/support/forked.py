@@ -12,6 +12,7 @@ from __future__ import annotations
 import array
 import atexit
 import contextlib
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -20,6 +21,7 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -34,9 +36,9 @@ from typing import Any, Optional
 if __name__ == "__main__":
     from ask_forked import MOST_BYTES, ask
 else:
-    from .ask_forked import MOST_BYTES, ask
+    from .ask_forked import MOST_BYTES, ask, tuned
 
-__all__ = ["python", "run"]
+__all__ = ["prepare", "python", "run"]
 
 _LOADED = (
     "mxnet", "tofu.cli.main", "tofu.cli.plan", "tofu.gluon.switch", "tofu.tdl",
@@ -44,7 +46,7 @@ _LOADED = (
 )  # fmt: skip
 _MOST_FILES = 256  # of a call; all descriptors are below
 _OF_A_SESSION = ("MXNET_", "TOFU_", "DMLC_")
-_servers: dict[int, str] = {}  # sockets, by the process that started the server
+_servers: dict[int, Path] = {}  # folders, by the process that started the server
 
 
 def run(
@@ -74,7 +76,7 @@ def run(
         none, out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         files = dict(enumerate(each.fileno() for each in (none, out, out if stderr else err)))
         try:
-            status = ask(_server(), call, files, timeout)
+            status = ask(str(_server() / "socket"), call, files, timeout)
         except TimeoutError:
             raise subprocess.TimeoutExpired(words, timeout) from None
         for each in (out, err):
@@ -85,30 +87,47 @@ def run(
 
 def python() -> str:
     """Path of a program that stands in for Python, with forked processes."""
-    return str(Path(_server()).with_name("python"))
+    return str(_server() / "python")
 
 
-def _server() -> str:
-    """The socket of this process's server, which ends with it."""
+def prepare(tunables: str) -> None:
+    """Let ``python()`` fork processes with this GLIBC_TUNABLES, too, from a server of their own.
+
+    The C library reads the variable when a program starts, so other servers cannot fork them.
+    """
+    if not (folder := Path(tuned(str(_server()), tunables))).exists():
+        folder.mkdir()
+        _start(folder, {"GLIBC_TUNABLES": tunables})
+
+
+def _server() -> Path:
+    """The folder of this process's server, which ends with it."""
     if os.getpid() not in _servers:
-        folder = Path(tempfile.mkdtemp(prefix="forked"))
-        python = folder / "python"
-        asking = [sys.executable, "-IS", str(Path(__file__).with_name("ask_forked.py"))]
-        words = " ".join(f'"{word}"' for word in (*asking, folder / "socket", sys.executable))
-        python.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-        python.chmod(0o755)
-        plain = {k: v for k, v in os.environ.items() if not k.startswith(_OF_A_SESSION)}
-        reader, _ = os.pipe()
-        line = [sys.executable, __file__, str(folder), str(reader)]
-        with subprocess.Popen(
-            line, env={**plain, "OMP_NUM_THREADS": "1"}, pass_fds=[reader], stdout=subprocess.PIPE
-        ) as server:
-            assert server.stdout is not None
-            assert server.stdout.readline() == b"ready\n"
-            server.returncode = 0  # it ends when this process does
-        os.close(reader)
-        _servers[os.getpid()] = str(folder / "socket")
+        _servers[os.getpid()] = folder = Path(tempfile.mkdtemp(prefix="forked"))
+        _start(folder, {})
     return _servers[os.getpid()]
+
+
+def _start(folder: Path, variables: Mapping[str, str]) -> None:
+    """Start a server with a socket and a program in a folder."""
+    python = folder / "python"
+    asking = [sys.executable, "-IS", str(Path(__file__).with_name("ask_forked.py"))]
+    words = " ".join(f'"{word}"' for word in (*asking, folder / "socket", sys.executable))
+    python.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    python.chmod(0o755)
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(_OF_A_SESSION)}
+    reader, _ = os.pipe()
+    line = [sys.executable, __file__, str(folder), str(reader)]
+    with subprocess.Popen(
+        line,
+        env={**plain, "OMP_NUM_THREADS": "1", **variables},
+        pass_fds=[reader],
+        stdout=subprocess.PIPE,
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        server.returncode = 0  # it ends when this process does
+    os.close(reader)
 
 
 # --- in the server, and in the processes that it forks ------------------------------------------
@@ -125,9 +144,7 @@ def _serve(folder: Path, parent: int) -> dict[str, Any]:
     while True:
         ready, _, _ = select.select([listener, parent], [], [])
         if parent in ready:
-            for name in ("socket", "python"):
-                (folder / name).unlink()
-            folder.rmdir()
+            shutil.rmtree(folder, ignore_errors=True)
             os._exit(0)
         connection, _ = listener.accept()
         if os.fork() == 0:
@@ -164,6 +181,18 @@ def _fork(connection: socket.socket) -> dict[str, Any]:
     os._exit(0)
 
 
+def _leave_dirt() -> None:
+    """Leave memory that is not 0 to the forked processes, as others find it after their start."""
+    c = ctypes.CDLL(None)
+    c.malloc.restype, c.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    sizes = [size for size in range(16, 2048, 16) for _ in range(40)]
+    blocks = [c.malloc(size) for size in sizes]
+    for block, size in zip(blocks, sizes):
+        ctypes.memset(block, 255, size)
+    for block in blocks[::2]:  # those in between keep them apart
+        c.free(block)
+
+
 class _Again:
     """Finds the loaded MXNet for an `import mxnet` that runs the hooks of a first one."""
 
@@ -186,14 +215,16 @@ def _become(call: Mapping[str, Any], python: Path) -> None:
     os.chdir(call["cwd"])
     os.environ.clear()
     os.environ.update(call["env"])
+    sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.executable = str(python)
     for number in (signal.SIGSEGV, signal.SIGFPE, signal.SIGBUS):  # MXNet handles them
         signal.signal(number, signal.SIG_DFL)
+    mxnet = sys.modules.pop("mxnet")  # first, as the switch acts at once if it is loaded
     if os.environ.get("MXNET_GRAPH_PASS"):
         from tofu import _import_hook
 
         _import_hook.install()
-    sys.meta_path.insert(1, _Again(sys.modules.pop("mxnet")))
+    sys.meta_path.insert(1, _Again(mxnet))
     try:
         _run(*call["args"])
     except SystemExit:
@@ -242,6 +273,7 @@ def _main() -> None:
     for name in _LOADED:
         importlib.import_module(name)
     gc.freeze()
+    _leave_dirt()
     call = _serve(Path(folder), int(parent))
     try:
         _become(call, Path(folder) / "python")
