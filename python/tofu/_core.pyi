@@ -432,7 +432,7 @@ class ProgramStep:
             the region; extents).
         outline: for each term, its piece if that is the whole region, or else one of the fill; of
             neighbouring terms that are alike, the first three.
-        reduction: how terms combine: "sum", "max", "min" or "prod".
+        reduction: how terms combine: "sum", "max", "min", "prod" or "logsumexp".
         terms: their number.
         fill: the value of elements outside the tensor.
         held: the array of which others read pieces; step -1 if this worker has none.

@@ -52,7 +52,8 @@ py::list EntryList(const std::vector<NodeEntry>& entries) {
 }
 
 // Combine's values, in their order.
-constexpr std::array<const char*, 4> kReductions = {"sum", "max", "min", "prod"};
+constexpr std::array<const char*, 5> kReductions = {"sum", "max", "min", "prod",
+                                                    "logsumexp"};
 
 // (input or -1, term, its corner there, its corner in the region, extents)
 py::list Pieces(const MultiFetchSpec& spec, int first_input) {

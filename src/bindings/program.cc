@@ -42,6 +42,8 @@ std::string KindName(const ProgramStep& step) {
 
 std::string ReducerName(const ProgramStep& step) {
   switch (step.spec.reduce) {
+    case Reducer::kLogSumExp:
+      return "logsumexp";
     case Reducer::kMax:
       return "max";
     case Reducer::kMin:

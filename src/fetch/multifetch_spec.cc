@@ -10,7 +10,8 @@
 namespace tofu {
 namespace {
 
-constexpr std::array<const char*, 4> kCombineNames = {"sum", "max", "min", "prod"};
+constexpr std::array<const char*, 5> kCombineNames = {"sum", "max", "min", "prod",
+                                                      "logsumexp"};
 // Sizes by MXNet's type flag; the last two are PyTorch's complex numbers.
 constexpr std::array<int, 15> kElementBytes = {4, 8, 2, 1, 4, 1, 8, 1,
                                                2, 2, 4, 8, 2, 8, 16};

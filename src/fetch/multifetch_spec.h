@@ -17,7 +17,7 @@ namespace tofu {
 
 using Extents = ShortVector<int64_t, 4>;
 
-enum class Combine { kSum, kMax, kMin, kProd };
+enum class Combine { kSum, kMax, kMin, kProd, kLogSumExp };
 
 // Elements without a source get the fill value.
 constexpr int kNoSource = -1;

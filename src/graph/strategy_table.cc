@@ -65,6 +65,7 @@ Reducer ReadReducer(const JsonCursor& cursor) {
   if (name == "max") return Reducer::kMax;
   if (name == "min") return Reducer::kMin;
   if (name == "prod") return Reducer::kProd;
+  if (name == "logsumexp") return Reducer::kLogSumExp;
   cursor.Fail("\"sum\", \"max\", \"min\" or \"prod\"");
 }
 
@@ -135,6 +136,9 @@ AttrRewrite ReadAttr(const JsonCursor& cursor, int num_vars, int num_outputs) {
   } else if (value.Has("sizes")) {
     attr.kind = AttrRewrite::Kind::kSizes;
     attr.sizes = value.At("sizes").Indices(num_vars);
+  } else if (value.Has("begin")) {
+    attr.kind = AttrRewrite::Kind::kBegin;
+    attr.sizes.push_back(value.At("begin").Index(num_vars));
   } else if (value.Has("const")) {
     attr.kind = AttrRewrite::Kind::kConst;
     attr.text = value.At("const").String();
@@ -142,7 +146,7 @@ AttrRewrite ReadAttr(const JsonCursor& cursor, int num_vars, int num_outputs) {
     attr.kind = AttrRewrite::Kind::kOutputShape;
     attr.output = value.At("output_shape").Index(num_outputs);
   } else {
-    value.Fail("\"size\", \"sizes\", \"const\" or \"output_shape\"");
+    value.Fail("\"size\", \"sizes\", \"begin\", \"const\" or \"output_shape\"");
   }
   return attr;
 }

@@ -39,7 +39,8 @@ struct DimAccess {
   AffineForm hi;
 };
 
-enum class Reducer { kSum, kMax, kMin, kProd };
+// kLogSumExp: the logarithm of the sum of the terms' exponentials.
+enum class Reducer { kSum, kMax, kMin, kProd, kLogSumExp };
 
 struct Padding {
   std::vector<int> vars;   // regions are not clipped when one of these is split
@@ -69,13 +70,13 @@ struct IndexVar {
   int64_t constant = 0;  // kConstant
 };
 
-// An operator attribute that depends on a size of the tile.
+// An operator attribute that depends on a size of the tile, or on where it begins.
 struct AttrRewrite {
-  enum class Kind { kSize, kSizes, kConst, kOutputShape };
+  enum class Kind { kSize, kSizes, kBegin, kConst, kOutputShape };
   std::string name;
   std::vector<int> vars;  // rewritten when one of these is split
   Kind kind = Kind::kConst;
-  std::vector<int> sizes;  // kSize (one), kSizes
+  std::vector<int> sizes;  // variables: kSize and kBegin (one), kSizes
   int64_t times = 1;       // kSize: elements per value of the variable
   std::string text;        // kConst
   int output = 0;          // kOutputShape

@@ -1,6 +1,7 @@
 #include "kernels/combine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -40,6 +41,17 @@ struct MinOp {
   template <typename T>
   static T Apply(T a, T b) {
     return (a < b) | (a != a) ? a : b;
+  }
+};
+
+// Equal numbers first: the difference of two infinite ones is none.
+struct LogSumExpOp {
+  template <typename T>
+  static T Apply(T a, T b) {
+    using Float = std::conditional_t<std::is_same_v<T, float>, float, double>;
+    const auto high = static_cast<Float>(a > b ? a : b);
+    const auto low = static_cast<Float>(a > b ? b : a);
+    return static_cast<T>(high + std::log1p(a == b ? Float{1} : std::exp(low - high)));
   }
 };
 
@@ -115,6 +127,8 @@ CombineRows LoopFor(Combine combine) {
       return Loop<T, MinOp>();
     case Combine::kProd:
       return Loop<T, ProdOp>();
+    case Combine::kLogSumExp:
+      return Loop<T, LogSumExpOp>();
     case Combine::kSum:
       break;
   }

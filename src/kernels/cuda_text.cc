@@ -257,6 +257,9 @@ const char* CombinedText(Combine combine) {
       return "(a < b) | (a != a) ? a : b";
     case Combine::kProd:
       return "a * b";
+    case Combine::kLogSumExp:
+      return "(a > b ? a : b) + log1p(a == b ? Accumulator(1) : exp(a > b ? b - a : a - "
+             "b))";
     case Combine::kSum:
       break;
   }

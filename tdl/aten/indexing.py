@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 from tofu.errors import InconclusiveError
-from tofu.lang import Opaque, Over, op
+from tofu.lang import Opaque, Over, Rewrite, Sum, apply, op, where
 from tofu.tdl._shapes import at, axis_of, broadcast, broadcast_ones, names, whole
 
 
-@op(name="aten.gather.default")
-def gather(data, index, *, dim):
-    """Along a dimension, which is whole, the elements that an index of every place chooses."""
+def _told(dim, ndim):
+    """Tells a part where it begins along a dimension."""
+    return [Rewrite("begin", {"begin": f"place{axis_of(dim, ndim)}"})]
+
+
+@op(name="tofu.gather.default", rewrites=lambda shapes, dim, begin: _told(dim, len(shapes[0])))
+def gather(data, index, *, dim, begin=None):
+    """Along a dimension, the elements that an index of every place chooses."""
     axis = axis_of(dim, data.ndim)
-    pick = Opaque("Pick")
-    return lambda *i: pick(data[whole(i, axis)], index[i])
+
+    def element(*i):
+        def term(place):
+            is_it = apply("equal", index[i], place + (begin or 0))
+            return where(is_it, data[at(i, axis, place)], 0)
+
+        return Sum(Over([f"place{axis}"], term))
+
+    return element
+
+
+@op(name="tofu.scatter_add.default", rewrites=lambda shapes, dim, begin: _told(dim, len(shapes[0])))
+def scatter_add(data, index, source, *, dim, begin=None):
+    """The data, with other elements added where an index says so along a dimension."""
+    axis = axis_of(dim, data.ndim)
+
+    def element(*i):
+        def term(k):
+            is_it = apply("equal", index[at(i, axis, k)], i[axis] + (begin or 0))
+            return where(is_it, source[at(i, axis, k)], 0)
+
+        return data[i] + Sum(Over(["k"], term))
+
+    return Over(at(names(data.ndim), axis, f"place{axis}"), element)
 
 
 @op(

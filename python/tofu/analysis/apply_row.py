@@ -143,6 +143,8 @@ def _form(form: Mapping[str, Any], ranges: Ranges) -> int:
 def _value(value: Mapping[str, Any], ranges: Ranges, outputs: Sequence[Box]) -> str:
     if "const" in value:
         return str(value["const"])
+    if "begin" in value:
+        return str(ranges[value["begin"]][0])
     if "size" in value:
         low, high = ranges[value["size"]]
         return str((high - low + 1) * int(value.get("times", 1)))

@@ -7,6 +7,9 @@ over:
 
 * a sum inside negation, scaling by something independent of ``v``, and addition of
   further sums; a max inside further maxima, a min inside further minima;
+* a sum of numbers that cannot be negative inside a logarithm, alone or with something
+  independent of ``v`` added: the parts are logarithms, too, and combine as the logarithm of the
+  sum of their exponentials does (``logsumexp``);
 * ``Sum(...) + g`` where ``g`` does not depend on ``v``: every part would add ``g``. This
   is correct if every part except the first gets zeros for the tensors that occur only in
   ``g``, and ``g`` of zeros is zero (``only_first``).
@@ -26,6 +29,8 @@ __all__ = ["Combination", "combination"]
 
 _SCALED_BY_REST = ("mul", "div")
 _IDEMPOTENT = {"max": "maximum", "min": "minimum"}
+_LOG_SUM = "logsumexp"
+_POSITIVE_OF_POSITIVE = ("add", "mul", "div", "sqrt", "maximum", "minimum")
 _ZERO_AT_ZERO = ("neg", "add", "sub", "like")
 
 
@@ -34,7 +39,8 @@ class Combination:
     """Reduction that combines the parts of an output when a variable is split.
 
     Attributes:
-        reducer: sum, max, min or prod; None: the output does not depend on the variable.
+        reducer: sum, max, min, prod or logsumexp; None: the output does not depend on the
+            variable.
         only_first: inputs that are zeros in every part except the first.
     """
 
@@ -66,6 +72,10 @@ def _depends(expr: ir.Expr, variable: str) -> bool:
     return any(True for _ in _reductions(expr, variable))
 
 
+def _reads(expr: ir.Expr) -> frozenset[int]:
+    return frozenset(e.slot for e in ir.elements(expr))
+
+
 def _combine(expr: ir.Expr, v: str) -> Optional[Combination]:
     if not _depends(expr, v):
         return _FREE
@@ -92,13 +102,15 @@ def _call(expr: ir.Call, v: str) -> Optional[Combination]:
     if expr.function == "neg":
         inner = _combine(expr.args[0], v)
         return inner if inner is not None and inner.reducer == "sum" else None
+    if expr.function == "log":
+        return _logarithm(expr.args[0], v)
     if len(expr.args) != 2:
         return None
     a, b = expr.args
     if expr.function in _SCALED_BY_REST:
         return _scaled(expr.function, a, b, v)
     if expr.function in ("add", "sub"):
-        return _added(a, b, v)
+        return _added(expr.function, a, b, v)
     if expr.function in _IDEMPOTENT.values():
         return _idempotent(expr.function, a, b, v)
     return None
@@ -113,19 +125,43 @@ def _scaled(function: str, a: ir.Expr, b: ir.Expr, v: str) -> Optional[Combinati
     inner = _combine(a, v)
     if inner is None or inner.reducer != "sum":
         return None
-    scale = {e.slot for e in ir.elements(b)}
-    return None if scale & inner.only_first else inner
+    return None if _reads(b) & inner.only_first else inner
 
 
-def _added(a: ir.Expr, b: ir.Expr, v: str) -> Optional[Combination]:
+def _logarithm(expr: ir.Expr, v: str) -> Optional[Combination]:
+    """``log(Sum)``: no part may have the logarithm of a negative number."""
+    inner = _combine(expr, v)
+    if inner is None or inner.reducer != "sum" or not _is_positive(expr):
+        return None
+    return Combination(_LOG_SUM, inner.only_first)
+
+
+def _is_positive(expr: ir.Expr) -> bool:
+    """Whether ``expr`` is provably not negative."""
+    if isinstance(expr, ir.Const):
+        return expr.value >= 0
+    if isinstance(expr, ir.Reduce):
+        return _is_positive(expr.body)
+    if not isinstance(expr, ir.Call):
+        return False
+    return expr.function == "exp" or (
+        expr.function in _POSITIVE_OF_POSITIVE and all(map(_is_positive, expr.args))
+    )
+
+
+def _added(function: str, a: ir.Expr, b: ir.Expr, v: str) -> Optional[Combination]:
     parts = [_combine(a, v), _combine(b, v)]
+    if parts[0] is not None and parts[0].reducer == _LOG_SUM:
+        return None if _depends(b, v) or _reads(b) & parts[0].only_first else parts[0]
+    if function == "add" and parts[1] is not None and parts[1].reducer == _LOG_SUM:
+        return _added(function, b, a, v)
     only_first: frozenset[int] = frozenset()
     for expr, part in zip((a, b), parts):
         if part is None or part.reducer not in (None, "sum"):
             return None
         only_first |= part.only_first
         if part.reducer is None:
-            zeroed = frozenset(e.slot for e in ir.elements(expr))
+            zeroed = _reads(expr)
             if not _vanishes(expr, zeroed):
                 return None
             only_first |= zeroed

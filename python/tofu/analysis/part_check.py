@@ -142,6 +142,8 @@ def attribute_text(rewrite: Rewrite, ranges: Ranges, outs: Sequence[Shape]) -> s
         return str(value["const"])
     if "output_shape" in value:
         return _tuple_text(outs[value["output_shape"]])
+    if "begin" in value:
+        return str(ranges[value["begin"]][0])
     if "size" in value:
         return str(_size(ranges[value["size"]]) * int(value.get("times", 1)))
     return _tuple_text([_size(ranges[name]) for name in value["sizes"]])

@@ -45,8 +45,8 @@ class OutputPart:
     """Rule by which the parts of a split produce one output.
 
     Attributes:
-        reducer: sum, max, min or prod; None for a concatenation or an output that every
-            part computes whole.
+        reducer: sum, max, min, prod or logsumexp; None for a concatenation or an output that
+            every part computes whole.
         concatenated: whether the parts are disjoint regions.
     """
 

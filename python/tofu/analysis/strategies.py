@@ -13,14 +13,14 @@ allow the split. ``tofu.analysis.part_check`` checks each strategy on concrete s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from tofu.analysis.combine import combination
 from tofu.analysis.result import Analysis, Extent, InputRegion, OutputPart, Strategy
 from tofu.errors import InconclusiveError, TdlError
 from tofu.lang import ir
-from tofu.lang.description import Description
+from tofu.lang.description import Description, Rewrite
 from tofu.lang.interval import Interval, hull, interval_of
 from tofu.lang.source import Source
 from tofu.lang.tracing import Shape, Trace
@@ -30,6 +30,7 @@ __all__ = [
     "analyze_trace",
     "check_opaque",
     "concrete_extents",
+    "told",
     "variable_extents",
 ]
 
@@ -73,7 +74,7 @@ def analyze(
     trace = description.trace(in_shapes, out_shapes, attributes)
     if in_shapes is None:
         check_opaque(trace)
-    return analyze_trace(trace)
+    return analyze_trace(trace, told(description.rewrites(in_shapes or (), attributes)[0]))
 
 
 def check_opaque(trace: Trace) -> None:
@@ -95,11 +96,21 @@ def check_opaque(trace: Trace) -> None:
                 )
 
 
-def analyze_trace(trace: Trace) -> Analysis:
-    """The strategies of an executed description."""
+def told(rewrites: Iterable[Rewrite]) -> frozenset[str]:
+    """The variables of which an attribute tells a part where it begins."""
+    return frozenset(r.value["begin"] for r in rewrites if "begin" in r.value)
+
+
+def analyze_trace(trace: Trace, begins: frozenset[str] = frozenset()) -> Analysis:
+    """The strategies of an executed description.
+
+    Args:
+        trace: the description's.
+        begins: the variables of which a part is told where it begins, see `told`.
+    """
     extents = variable_extents(trace)
     outputs = tuple(tuple(interval_of(i) for i in out.index) for out in trace.outputs)
-    unsplittable = _unsplittable(trace)
+    unsplittable = _unsplittable(trace, begins)
     strategies = [
         strategy
         for name in extents
@@ -159,11 +170,11 @@ def _reduction_extent(trace: Trace, reduction: ir.Reduce, name: str) -> Extent:
     )
 
 
-def _unsplittable(trace: Trace) -> frozenset[str]:
+def _unsplittable(trace: Trace, begins: frozenset[str]) -> frozenset[str]:
     """Variables that a part of the operator would see shifted.
 
-    These are variables used as values, inside a floor, or to index the result of an opaque
-    function, which every part computes whole.
+    These are variables used as values, unless the part is told where they begin; those inside a
+    floor; and those that index the result of an opaque function, which every part computes whole.
     """
     names: set[str] = set()
     for output in trace.outputs:
@@ -171,7 +182,7 @@ def _unsplittable(trace: Trace) -> frozenset[str]:
             names |= _inside_floors(index)
         for expr in ir.walk(output.body):
             if isinstance(expr, ir.IndexValue):
-                names |= expr.index.variables
+                names |= expr.index.variables - begins
             elif isinstance(expr, ir.OpaqueElement):
                 for index in expr.result:
                     names |= index.variables

@@ -18,7 +18,7 @@ from typing import Any, Optional
 from tofu.analysis.described import description_of
 from tofu.analysis.part_check import Instance, anchored, holds
 from tofu.analysis.result import Analysis, InputRegion, Strategy
-from tofu.analysis.strategies import analyze_trace, concrete_extents
+from tofu.analysis.strategies import analyze_trace, concrete_extents, told
 from tofu.errors import InconclusiveError
 from tofu.lang.description import Description, Rewrite
 from tofu.lang.interval import Form, Interval
@@ -38,6 +38,7 @@ _FORMAT = "tofu-strategy-table"
 # More than one graph needs. Without a limit, every new batch size would take more memory.
 _ROWS_KEPT, _ANALYSES_KEPT = 4096, 1024
 _PARTS_TRIED = (2, 3, 5, 7)
+_OF_ONE = ("size", "begin")  # values of rewrites that name one variable
 _CUSTOM = "Custom"
 _STAND_INS = {"tofu_operator": "Custom", "tofu_gradient": "_backward_Custom"}
 _GRADIENT_OF = {"tofu_gradient": "_backward"}
@@ -188,10 +189,10 @@ def _analysed(
     ins: tuple[Shape, ...],
     outs: tuple[Shape, ...],
 ) -> _Symbolic:
-    analysis = analyze_trace(description.trace(ins, outs, attributes))
+    declared, reads_sizes = description.rewrites(ins, attributes)
+    analysis = analyze_trace(description.trace(ins, outs, attributes), told(declared))
     analysis = dataclasses.replace(analysis, inputs=tuple(anchored(r) for r in analysis.inputs))
     extents = concrete_extents(analysis.trace, analysis.extents, ins, outs)
-    declared, reads_sizes = description.rewrites(ins, attributes)
     rewrites = _with_variables(declared, tuple(extents))
     instance = Instance(description, analysis, ins, outs, attributes, extents, rewrites)
     row = _emit(op, instance, _splittable(instance))
@@ -204,8 +205,8 @@ def _with_variables(rewrites: Iterable[Rewrite], names: tuple[str, ...]) -> tupl
     result = []
     for rewrite in rewrites:
         when = rewrite.when
-        if when is None and "size" in rewrite.value:
-            when = (rewrite.value["size"],)
+        if when is None and rewrite.value.keys() & _OF_ONE:
+            when = tuple(rewrite.value[key] for key in _OF_ONE if key in rewrite.value)
         elif when is None and "sizes" in rewrite.value:
             when = tuple(rewrite.value["sizes"])
         when = names if when is None else tuple(n for n in when if n in names)
@@ -333,8 +334,9 @@ def _input(
 
 
 def _rewrite_value(rewrite: Rewrite, numbers: Mapping[str, int]) -> Row:
-    if "size" in rewrite.value:
-        return {**rewrite.value, "size": numbers[rewrite.value["size"]]}
+    for key in _OF_ONE:
+        if key in rewrite.value:
+            return {**rewrite.value, key: numbers[rewrite.value[key]]}
     if "sizes" in rewrite.value:
         return {"sizes": [numbers[n] for n in rewrite.value["sizes"]]}
     return dict(rewrite.value)

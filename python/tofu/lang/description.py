@@ -32,8 +32,8 @@ class Rewrite:
     Attributes:
         name: the attribute.
         value: ``{"size": variable}``, multiplied by ``"times": number`` if given,
-            ``{"sizes": [variable, ...]}``, ``{"const": text}`` or
-            ``{"output_shape": number}``.
+            ``{"sizes": [variable, ...]}``, ``{"begin": variable}`` (the variable's first value
+            in the part), ``{"const": text}`` or ``{"output_shape": number}``.
         when: the variables whose splitting changes it. None: the variables of the value,
             or every variable if it has none.
     """

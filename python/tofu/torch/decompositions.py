@@ -14,6 +14,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
+import tofu.torch.cut_lines  # noqa: F401 registers operators
 from tofu.lang.description import registered
 from tofu.torch.private_names import DispatchKey, get_decompositions
 
@@ -63,7 +64,7 @@ _TORCHS = (
     aten.nll_loss_forward, aten.nll_loss2d_forward, aten.mse_loss, aten.mse_loss_backward,
     aten.smooth_l1_loss, aten.smooth_l1_loss_backward, aten.huber_loss, aten.huber_loss_backward,
     aten.binary_cross_entropy, aten.binary_cross_entropy_backward, aten.soft_margin_loss,
-    aten.native_batch_norm_backward, aten.logsumexp, aten.glu, aten.glu_backward,
+    aten.native_batch_norm_backward, aten.glu, aten.glu_backward,
     aten.linalg_vector_norm, aten.log_sigmoid_forward, aten.log_sigmoid_backward,
     aten.binary_cross_entropy_with_logits, aten.rsub, aten.addcmul, aten.addcdiv,
     aten.new_zeros, aten.new_ones, aten.new_full, aten.new_empty,
@@ -186,7 +187,49 @@ def _nll_loss_backward(
     value = aten.where(counts, -grad, 0.0)
     if weight is not None:
         value = value * aten.view(aten.index(weight, [aten.view(place, [-1])]), place.shape)
-    return aten.scatter(aten.zeros_like(data), axis, place, value)
+    return torch.ops.tofu.scatter_add(aten.zeros_like(data), place, value, axis, None)
+
+
+def _log_sum_exp(data: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    axes = _axes(data, dim)
+    logs = torch.ops.tofu.log_sum_exp(data, axes).to(data.dtype)
+    kept = [size for d, size in enumerate(data.shape) if d not in axes]
+    return logs if keepdim else aten.view(logs, kept)
+
+
+def _log_softmax(data: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """The data less the logarithms of their sums, which ranks that cut the dimension share."""
+    if not data.ndim:
+        return NotImplemented
+    logs = torch.ops.tofu.log_sum_exp(data, _axes(data, dim))
+    if logs.dtype == data.dtype or half_to_float:
+        return aten.sub(data, logs)
+    return torch.ops.tofu.difference(data, logs)
+
+
+def _log_softmax_backward(
+    grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype
+) -> Tensor:
+    if not output.ndim:
+        return NotImplemented
+    is_half = grad.dtype in (torch.float16, torch.bfloat16)
+    dtype = torch.float32 if is_half else None
+    total = aten.sum.dim_IntList(grad, _axes(grad, dim), True, dtype=dtype)
+    return torch.ops.tofu.log_softmax_backward(grad, output, total).to(input_dtype)
+
+
+def _gather(data: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
+    return torch.ops.tofu.gather(data, index, dim, None) if data.ndim else NotImplemented
+
+
+def _scatter_add(data: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    sizes = [*data.shape]
+    if not data.ndim or index.shape != source.shape:
+        return NotImplemented
+    sizes[dim] = index.shape[dim]
+    if sizes != [*index.shape]:
+        return NotImplemented
+    return torch.ops.tofu.scatter_add(data, index, source, dim, None)
 
 
 def _convolution_backward(
@@ -226,6 +269,11 @@ _OURS: dict[Any, Callable[..., Any]] = {
     aten.var_mean.correction: _var_mean,
     aten.std.correction: _std,
     aten.squeeze.default: _squeeze,
+    aten.logsumexp.default: _log_sum_exp,
+    aten._log_softmax.default: _log_softmax,
+    aten._log_softmax_backward_data.default: _log_softmax_backward,
+    aten.gather.default: _gather,
+    aten.scatter_add.default: _scatter_add,
     aten.convolution_backward.default: _convolution_backward,
     aten.nll_loss_backward.default: _nll_loss_backward,
     aten.nll_loss2d_backward.default: _nll_loss_backward,

@@ -34,7 +34,13 @@ FILL = -1
 COLLECTIVE_BYTES = 64 << 10
 # The parts of a collective's buffer begin at multiples of this.
 _ALIGNMENT = 16
-_COMBINE = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
+_COMBINE = {
+    "sum": torch.add,
+    "max": torch.maximum,
+    "min": torch.minimum,
+    "prod": torch.mul,
+    "logsumexp": torch.logaddexp,
+}
 Shape = tuple[int, ...]
 Tiles = dict[Any, Any]
 Received = Mapping[int, Iterator[Any]]  # worker -> the pieces that it sent

@@ -13,15 +13,19 @@ from typing import Any, Callable, Optional
 import torch
 
 from tofu.torch.calls import is_input
+from tofu.torch.cut_lines import log_softmax_backward_, scatter_add_
 
 __all__ = ["in_place"]
 
 aten: Any = torch.ops.aten
+tofu: Any = torch.ops.tofu
 
 # Operators that may write into their first argument.
 _VARIANTS = {
     aten.scatter.src: aten.scatter_.src, aten.scatter.value: aten.scatter_.value,
     aten.scatter_add.default: aten.scatter_add_.default,
+    tofu.scatter_add.default: scatter_add_,
+    tofu.log_softmax_backward.default: log_softmax_backward_,
     aten.index_put.default: aten.index_put_.default,
     aten.add.Tensor: aten.add_.Tensor, aten.sub.Tensor: aten.sub_.Tensor,
     aten.mul.Tensor: aten.mul_.Tensor, aten.div.Tensor: aten.div_.Tensor,
@@ -36,8 +40,8 @@ _ALLOCATE = {
     aten.full.default, aten.zeros.default, aten.convolution.default, aten.sum.dim_IntList,
     aten.pow.Tensor_Scalar, aten.where.self, aten.silu.default, aten.silu_backward.default,
     aten.gelu.default, aten.gelu_backward.default, aten.threshold_backward.default,
-    aten._softmax.default, aten._log_softmax.default, aten._softmax_backward_data.default,
-    aten._log_softmax_backward_data.default, aten.native_layer_norm.default,
+    aten._softmax.default, aten._softmax_backward_data.default, aten.native_layer_norm.default,
+    tofu.log_sum_exp.default, tofu.difference.default, tofu.gather.default,
 }  # fmt: skip
 
 

@@ -30,7 +30,13 @@ from tofu.torch.traced import Entry, Operator, Traced
 __all__ = ["Report", "verify_module", "verify_targets"]
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
-_JOIN = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
+_JOIN = {
+    "sum": torch.add,
+    "max": torch.maximum,
+    "min": torch.minimum,
+    "prod": torch.mul,
+    "logsumexp": torch.logaddexp,
+}
 _PARTS = (2, 3, 4)
 _UNSET = ("empty", "empty_like")
 

@@ -102,6 +102,9 @@ Node SumNode(size_t terms) {
 
 Node CombineNode(Reducer reduce) {
   switch (reduce) {
+    case Reducer::kLogSumExp:
+      TOFU_CHECK(false) << "a logarithm of a sum of exponentials takes several operators";
+      break;
     case Reducer::kMax:
       return Operator("_maximum", {});
     case Reducer::kMin:
@@ -113,6 +116,16 @@ Node CombineNode(Reducer reduce) {
   }
   return Operator("elemwise_add", {});
 }
+
+Node FiniteNode() {
+  return Operator("clip", {{"a_min", "-3.4e38"}, {"a_max", "3.4e38"}});
+}
+
+Node DifferenceNode() { return Operator("elemwise_sub", {}); }
+
+Node ExpNode() { return Operator("exp", {}); }
+
+Node LogNode() { return Operator("log", {}); }
 
 int ConcatDtype(int dtype) { return dtype == kBool ? kUint8 : dtype; }
 

@@ -49,9 +49,17 @@ Node FillNode(const Shape& shape, int dtype, const std::string& value);
 Node CopyNode();
 Node CastNode(int dtype);
 
-// One operator for all terms of a sum, or one for two terms of another reduction.
+// One operator for all terms of a sum, or one for two terms of another reduction, but
+// kLogSumExp.
 Node SumNode(size_t terms);
 Node CombineNode(Reducer reduce);
+
+// Operators of kLogSumExp: the nearest finite number of single precision, a difference,
+// and the functions.
+Node FiniteNode();
+Node DifferenceNode();
+Node ExpNode();
+Node LogNode();
 
 // The type as which tensors of `dtype` are concatenated: Concat does not know bool.
 int ConcatDtype(int dtype);

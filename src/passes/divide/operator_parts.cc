@@ -66,6 +66,8 @@ std::string RewrittenAttr(const AttrRewrite& rewrite, const std::vector<Range>& 
           << where << ": attribute " << rewrite.name << " is the shape of output "
           << rewrite.output << ", expected below " << outputs.size();
       return TupleText(outputs[rewrite.output].Extents());
+    case AttrRewrite::Kind::kBegin:
+      return std::to_string(ranges.at(rewrite.sizes.at(0)).begin);
     case AttrRewrite::Kind::kSize:
     case AttrRewrite::Kind::kSizes:
       break;

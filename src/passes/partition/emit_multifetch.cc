@@ -20,6 +20,8 @@ constexpr size_t kMaxViewedRank = 4;
 
 Combine CombineOf(Reducer reduce) {
   switch (reduce) {
+    case Reducer::kLogSumExp:
+      return Combine::kLogSumExp;
     case Reducer::kMax:
       return Combine::kMax;
     case Reducer::kMin:

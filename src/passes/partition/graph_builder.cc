@@ -124,6 +124,7 @@ NodeEntry GraphBuilder::Reduce(const std::string& name, int worker,
   if (reduce == Reducer::kSum) {
     return AddOne(SumNode(terms.size()), name, worker, terms, term_shape, term_dtype);
   }
+  if (reduce == Reducer::kLogSumExp) return LogSumExp(name, worker, terms);
   NodeEntry sum = terms[0];
   for (size_t i = 1; i < terms.size(); ++i) {
     const std::string step = i + 1 < terms.size() ? name + "/" + std::to_string(i) : name;
@@ -131,6 +132,29 @@ NodeEntry GraphBuilder::Reduce(const std::string& name, int worker,
                  term_dtype);
   }
   return sum;
+}
+
+// max + log(sum of exp(term - max)). The largest term is made finite, as the difference
+// of two infinite numbers is none.
+NodeEntry GraphBuilder::LogSumExp(const std::string& name, int worker,
+                                  const std::vector<NodeEntry>& terms) {
+  const Shape term_shape = shape(terms[0]);
+  const int term_dtype = dtype(terms[0]);
+  const auto add = [&](const Node& node, const std::string& part,
+                       const std::vector<NodeEntry>& inputs) {
+    return AddOne(node, name + part, worker, inputs, term_shape, term_dtype);
+  };
+  const NodeEntry largest =
+      add(FiniteNode(), "/finite", {Reduce(name + "/max", worker, terms, Reducer::kMax)});
+  std::vector<NodeEntry> powers;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const std::string number = std::to_string(i);
+    const NodeEntry less = add(DifferenceNode(), "/less" + number, {terms[i], largest});
+    powers.push_back(add(ExpNode(), "/exp" + number, {less}));
+  }
+  const NodeEntry logarithm =
+      add(LogNode(), "/log", {Reduce(name + "/sum", worker, powers, Reducer::kSum)});
+  return add(SumNode(2), "", {largest, logarithm});
 }
 
 }  // namespace tofu

@@ -46,6 +46,8 @@ class GraphBuilder {
   std::vector<int>& node_workers() { return node_workers_; }
 
  private:
+  NodeEntry LogSumExp(const std::string& name, int worker,
+                      const std::vector<NodeEntry>& terms);
   std::string UniqueName(const std::string& base);
   NodeEntry AddOne(Node node, const std::string& name, int worker,
                    std::vector<NodeEntry> inputs, const Shape& shape, int dtype);

@@ -233,6 +233,8 @@ class Explainer {
         return "min";
       case Reducer::kProd:
         return "prod";
+      case Reducer::kLogSumExp:
+        return "logsumexp";
     }
     return "whole";
   }

@@ -34,7 +34,8 @@ constexpr char kTable[] = R"json({
     "attrs": [{"name": "num_hidden", "vars": [1], "value": {"size": 1, "times": 3}},
               {"name": "shape", "vars": [0, 1], "value": {"sizes": [0, 1]}},
               {"name": "pad", "vars": [0], "value": {"const": "(0, 0)"}},
-              {"name": "out", "vars": [0], "value": {"output_shape": 0}}]}]})json";
+              {"name": "out", "vars": [0], "value": {"output_shape": 0}},
+              {"name": "start", "vars": [0], "value": {"begin": 0}}]}]})json";
 
 ExampleGraph Example() {
   ExampleGraph example;
@@ -90,6 +91,7 @@ TEST(StrategyTable, ReadsEveryFieldOfARow) {
   EXPECT_EQ(row->attrs[1].sizes, (std::vector<int>{0, 1}));
   EXPECT_EQ(row->attrs[2].text, "(0, 0)");
   EXPECT_EQ(row->attrs[3].kind, AttrRewrite::Kind::kOutputShape);
+  EXPECT_EQ(row->attrs[4].kind, AttrRewrite::Kind::kBegin);
 }
 
 TEST(StrategyTable, AnotherVersionIsRefusedWithWhatToDo) {

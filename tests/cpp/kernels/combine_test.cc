@@ -37,6 +37,21 @@ TEST(Combine, TakesAllTermsInTheirOrder) {
       << "the first two are added first";
 }
 
+// Beside infinite numbers, and where exponentials would be infinite.
+TEST(Combine, AddsExponentialsOfLogarithms) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const std::vector<double> found =
+      Combined<double>(1, Combine::kLogSumExp,
+                       {{0, -kInf, -kInf, kInf, 1e4}, {std::log(3.0), -kInf, 2, 1, 1e4}});
+  EXPECT_DOUBLE_EQ(found[0], std::log(4.0));
+  EXPECT_EQ(found[1], -kInf);
+  EXPECT_EQ(found[2], 2);
+  EXPECT_EQ(found[3], kInf);
+  EXPECT_DOUBLE_EQ(found[4], 1e4 + std::log(2.0));
+  EXPECT_TRUE(
+      std::isnan(Combined<float>(0, Combine::kLogSumExp, {{std::nanf("")}, {1}})[0]));
+}
+
 // One element more than a block of the loop.
 TEST(Combine, GoesOverBlocks) {
   for (const size_t count : {1023, 1024, 1025, 3000}) {

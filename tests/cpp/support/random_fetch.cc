@@ -1,6 +1,7 @@
 #include "support/random_fetch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "kernels/combine.h"
@@ -45,6 +46,8 @@ double Reduced(const MultiFetchSpec& spec, const Index& at) {
     const double next = Value(spec, term, at);
     if (spec.reduce == Combine::kSum) result += next;
     if (spec.reduce == Combine::kProd) result *= next;
+    if (spec.reduce == Combine::kLogSumExp)
+      result = std::log(std::exp(result) + std::exp(next));
     if (spec.reduce == Combine::kMax) result = std::max(result, next);
     if (spec.reduce == Combine::kMin) result = std::min(result, next);
   }

@@ -12,7 +12,7 @@ import tofu
 from tofu import InconclusiveError, Sum, TdlError
 from tofu.analysis import TABLE_VERSION, document, row_for, table
 from tofu.analysis.apply_row import parts_of
-from tofu.lang import Reindex, Rewrite, op
+from tofu.lang import Reindex, Rewrite, exp, log, op
 
 
 @op
@@ -274,3 +274,38 @@ def test_an_operator_is_elementwise_over_equal_shapes_only():
     assert over_equal is not None and over_equal["elementwise"]
     of_a_row = row_for("broadcast_add", {}, [(5, 7), (1, 7)], [(5, 7)])
     assert of_a_row is not None and not of_a_row["elementwise"]
+
+
+@op
+def table_log_sum(x):
+    return lambda b: log(Sum(lambda k: exp(x[b, k]))) - 2
+
+
+@op
+def table_log_of_any(x):
+    return lambda b: log(Sum(lambda k: x[b, k]))
+
+
+@op(rewrites=[Rewrite("start", {"begin": "k"})])
+def table_told(x, *, start=0):
+    return lambda b, k: x[b, k] + (k + start)
+
+
+@op(rewrites=[Rewrite("start", {"begin": "k"})])
+def table_told_twice(x, *, start=0):
+    return lambda b, k: x[b, k] + (k + start) + start
+
+
+def test_the_logarithm_of_a_sum_combines_if_no_part_of_the_sum_is_negative() -> None:
+    row = row_for("table_log_sum", {}, [(4, 6)], [(4,)])
+    assert (_names(row), row["outputs"][0]["reduce"]) == (["b", "k"], {"1": "logsumexp"})
+    assert _names(row_for("table_log_of_any", {}, [(4, 6)], [(4,)])) == ["b"]
+
+
+def test_a_variable_is_a_value_if_an_attribute_tells_parts_where_it_begins() -> None:
+    row = row_for("table_told", {}, [(4, 6)], [(4, 6)])
+    assert _names(row) == ["b", "k"]
+    parts = parts_of(row, {}, [(4, 6)], [(4, 6)], [(1, 3)])
+    assert [part.attributes for part in parts] == [{"start": begin} for begin in ("0", "2", "4")]
+    assert _names(row_for("table_told_twice", {}, [(4, 6)], [(4, 6)])) == ["b"]
+    assert [s.variable for s in tofu.analyze(table_told, [(4, 6)]).strategies] == ["b", "k"]

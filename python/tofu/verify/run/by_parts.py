@@ -35,7 +35,13 @@ __all__ = ["MismatchError", "Run", "check_distribution", "check_equal"]
 
 # Largest rounding difference of sums taken in parts, by type.
 _TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2}
-_JOIN: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
+_JOIN: dict[str, Any] = {
+    "sum": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "prod": np.multiply,
+    "logsumexp": np.logaddexp,
+}
 # Two samples of one distribution exceed this about once in a million times.
 _KOLMOGOROV = 2.7
 

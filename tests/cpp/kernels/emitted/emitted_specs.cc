@@ -36,6 +36,8 @@ std::vector<MultiFetchSpec> EmittedSpecs() {
            "dtype=0 shape=3000,3 remote=0 sources=3000,7; pieces=0@0,2>0,0:3000,3",
            // A number at rank 0, and a region without elements.
            "dtype=1 shape= remote=1 sources=;; pieces=0@>:#0;1@>:#1 terms=2 reduce=prod",
+           "dtype=1 shape=5 remote=1 sources=5;5; pieces=0@0>0:5#0;1@0>0:5#1 terms=2 "
+           "reduce=logsumexp",
            "dtype=6 shape=0,2 remote=0 sources= pieces=",
            // A source so large that indices need 64 bits.
            "dtype=0 shape=2,5 remote=1 sources=300000,4096; "

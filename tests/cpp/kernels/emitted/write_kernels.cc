@@ -48,7 +48,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::ofstream out(argv[1]);
-  out << "#include <cstring>\n#include \"kernels/emitted/cuda_on_cpu.h\"\n"
+  out << "#include <cmath>\n#include <cstring>\n#include "
+         "\"kernels/emitted/cuda_on_cpu.h\"\n"
          "#include \"kernels/emitted/emitted_kernels.h\"\n";
   std::set<std::string> written;
   std::string table;

@@ -47,6 +47,8 @@ TEST(OperatorParts, SizesFollowTheVariablesThatAreSplit) {
   hidden.kind = AttrRewrite::Kind::kSizes;
   hidden.sizes = {1, 0};
   EXPECT_EQ(Parts(mock, y, {3}, {1})[2].attrs.at("num_hidden"), "(2, 4)");
+  hidden.kind = AttrRewrite::Kind::kBegin;
+  EXPECT_EQ(Parts(mock, y, {3}, {1})[2].attrs.at("num_hidden"), "4");
   hidden.kind = AttrRewrite::Kind::kSize;
   EXPECT_THROW(Parts(mock, y, {3}, {1}), UserError) << "one size of two variables";
 }

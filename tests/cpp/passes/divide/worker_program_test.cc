@@ -25,6 +25,8 @@ using Kind = ProgramStep::Kind;
 
 double Combined(Reducer reduce, double a, double b) {
   switch (reduce) {
+    case Reducer::kLogSumExp:
+      return std::log(std::exp(a) + std::exp(b));
     case Reducer::kMax:
       return std::max(a, b);
     case Reducer::kMin:

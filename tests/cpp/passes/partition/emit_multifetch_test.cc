@@ -95,7 +95,8 @@ TEST_F(EmitMultiFetch, ReductionsKeepTheirKindAndTheirTerms) {
   for (const auto& [reducer, combine] : {std::pair(Reducer::kSum, Combine::kSum),
                                          {Reducer::kMax, Combine::kMax},
                                          {Reducer::kMin, Combine::kMin},
-                                         {Reducer::kProd, Combine::kProd}}) {
+                                         {Reducer::kProd, Combine::kProd},
+                                         {Reducer::kLogSumExp, Combine::kLogSumExp}}) {
     const NodeEntry region =
         emitter_.Emit(PlanReduction(0, tile, tile, {{{0, tile}}, {{1, tile}}}, reducer),
                       tiles_, kFloat32, "f");

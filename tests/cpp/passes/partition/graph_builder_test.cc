@@ -143,6 +143,11 @@ TEST(GraphBuilder, ReducesSumsAtOnceAndOthersInTheOrderOfTheTerms) {
     EXPECT_EQ(first.inputs[0].node, terms[0].node);
     EXPECT_EQ(first.inputs[1].node, terms[1].node);
   }
+  const Node sum_of_powers =
+      NodeOf(builder, builder.Reduce("l", kWorker, terms, Reducer::kLogSumExp));
+  EXPECT_EQ(sum_of_powers.op, "add_n");
+  EXPECT_EQ(NodeOf(builder, sum_of_powers.inputs[0]).op, "clip");
+  EXPECT_EQ(NodeOf(builder, sum_of_powers.inputs[1]).op, "log");
   terms.push_back(Variable(&builder, {3}));
   EXPECT_THROW(builder.Reduce("s", kWorker, terms, Reducer::kSum), InternalError);
 }
