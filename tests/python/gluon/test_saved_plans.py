@@ -98,8 +98,10 @@ def test_a_pin_that_no_tensor_has_is_an_error(off):
         train(steps=1)
 
 
-def test_a_pin_may_be_of_a_later_block(off):
-    tofu.gluon.enable(workers=2, device="cpu", log="quiet", pins={"late_dense0_weight": 0})
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_pin_may_be_of_a_later_block(off, cut):
+    late = "late_dense0_weight"
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet", pins={late: cut})
     nets = [make_net(), make_net(prefix="late_")]
     trainers = [gluon.Trainer(net.collect_params(), "sgd") for net in nets]
     for _ in range(2):
@@ -108,6 +110,7 @@ def test_a_pin_may_be_of_a_later_block(off):
                 loss = net(data()).sum()
             loss.backward()
             trainer.step(1)
+    assert cuts(nets[1], late) == (cut,)
 
 
 @pytest.mark.parametrize("pin", [0, 1, -1])
