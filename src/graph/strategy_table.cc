@@ -66,7 +66,7 @@ Reducer ReadReducer(const JsonCursor& cursor) {
   if (name == "min") return Reducer::kMin;
   if (name == "prod") return Reducer::kProd;
   if (name == "logsumexp") return Reducer::kLogSumExp;
-  cursor.Fail("\"sum\", \"max\", \"min\" or \"prod\"");
+  cursor.Fail("\"sum\", \"max\", \"min\", \"prod\" or \"logsumexp\"");
 }
 
 OutputAccess ReadOutput(const JsonCursor& cursor, int num_vars, int num_inputs) {

@@ -25,7 +25,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from tofu.torch.ranks import connected
 
 __all__ = [
-    "COLLECTIVE_BYTES", "FILL", "Exchange", "Message", "Pending", "Piece", "Region",
+    "COLLECTIVE_BYTES", "COMBINE", "FILL", "Exchange", "Message", "Pending", "Piece", "Region",
     "Tiles", "Transfers",
 ]  # fmt: skip
 
@@ -34,7 +34,8 @@ FILL = -1
 COLLECTIVE_BYTES = 64 << 10
 # The parts of a collective's buffer begin at multiples of this.
 _ALIGNMENT = 16
-_COMBINE = {
+# By a reducer's name, the operator that combines two parts.
+COMBINE = {
     "sum": torch.add,
     "max": torch.maximum,
     "min": torch.minimum,
@@ -412,7 +413,7 @@ class Exchange:
 
     def _assembled(self, region: Region, tiles: Tiles, received: Received) -> Any:
         """Makes a region; terms are combined in their order."""
-        combine, result, is_own = _COMBINE[region.reduction], None, False
+        combine, result, is_own = COMBINE[region.reduction], None, False
         for pieces, join in zip(region.by_term, region.joins):
             value = self._term(region, pieces, join, tiles, received)
             if result is None:
@@ -427,7 +428,7 @@ class Exchange:
 
     def _combine_into(self, result: Any, value: Any, reduction: str) -> None:
         """Combine a further term with a result, in place."""
-        _COMBINE[reduction](result, value, out=result)
+        COMBINE[reduction](result, value, out=result)
 
     def _term(
         self,

@@ -20,6 +20,7 @@ from tofu.analysis.table import Row
 from tofu.boxes import Box
 from tofu.errors import ConfigError
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
+from tofu.torch.exchange import COMBINE
 from tofu.torch.loading import load
 from tofu.torch.models import MODELS, SMALL
 from tofu.torch.module_graph import attributes_of, operator_name
@@ -30,13 +31,6 @@ from tofu.torch.traced import Entry, Operator, Traced
 __all__ = ["Report", "verify_module", "verify_targets"]
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
-_JOIN = {
-    "sum": torch.add,
-    "max": torch.maximum,
-    "min": torch.minimum,
-    "prod": torch.mul,
-    "logsumexp": torch.logaddexp,
-}
 _PARTS = (2, 3, 4)
 _UNSET = ("empty", "empty_like")
 
@@ -237,7 +231,7 @@ def _differs(
         term = terms.setdefault(key, torch.zeros_like(expected))
         term[tuple(slice(*side) for side in part.outputs[number])] = result[number]
     kind = reduce[split[steps[0]][0]] if steps else "sum"
-    joined = functools.reduce(_JOIN[kind], terms.values())
+    joined = functools.reduce(COMBINE[kind], terms.values())
     if not expected.dtype.is_floating_point:
         return None if torch.equal(joined, expected) else "other values"
     bound = _TOLERANCE.get(expected.dtype, 2e-2)

@@ -155,7 +155,7 @@ TEST(StrategyTable, ErrorsNameThePlace) {
   Json json = Json::parse(kTable);
   json["rows"][0]["outputs"][0]["reduce"]["2"] = "mean";
   EXPECT_NE(ErrorOf(json).find("rows[0].outputs[0].reduce.2: found \"mean\", expected "
-                               "\"sum\", \"max\", \"min\" or \"prod\""),
+                               "\"sum\", \"max\", \"min\", \"prod\" or \"logsumexp\""),
             std::string::npos)
       << ErrorOf(json);
   json = Json::parse(kTable);
