@@ -5,7 +5,7 @@ Heads come in groups that share keys and values: head r of group g is head g * R
 
 from __future__ import annotations
 
-from tofu.lang import Opaque, Over, Reindex, Sum, op
+from tofu.lang import Opaque, Over, Reindex, Rewrite, Sum, op
 
 _ALL = slice(None)
 
@@ -45,65 +45,62 @@ class _Heads:
         return Sum(Over(names, lambda *i: value(0, *i))) if names else value(0)
 
 
-def _reader(heads, key, value, mask, is_causal, lines):
+def _reader(heads, key, value, mask, begin, lines):
     """Reads what query q of head r of group g of sample n needs of queries, keys and mask.
 
-    A causal mask counts queries from the first one, so the queries are then whole.
+    A causal mask depends on the query's number; a part of the queries is told where it begins.
     """
     function = Opaque("Attention")
 
     def read(n, g, r, q):
-        place = n, heads.number(g, r), _ALL if is_causal else q
+        place = n, heads.number(g, r), q
         reads = [x[(*place, *[_ALL] * (x.ndim - 3))] for x in lines]
         reads += [x[n, g, :, :] for x in (key, value)]
         if mask is not None:
             own = zip(place[4 - mask.ndim :], mask.ones)
             reads.append(mask[(*(0 if one else i for i, one in own), _ALL)])
-        return function(*reads)
+        return function(*reads, *([] if begin is None else [q + begin]))
 
     return read
 
 
-@op(name="tofu.attention.default")
-def attention(query, key, value, mask=None, *, is_causal=False, grouped=False):
+def _told(shapes, is_causal=False, **rest):
+    """Tells a part where its queries begin, if a causal mask depends on it."""
+    return [Rewrite("begin", {"begin": "q"})] if is_causal else []
+
+
+@op(name="tofu.attention.default", rewrites=_told)
+def attention(query, key, value, mask=None, *, is_causal=False, grouped=False, begin=None):
     """The weighted values, and the logarithms of the weights' sums."""
     heads = _Heads(query, key, grouped)
-    read = _reader(heads, key, value, mask, is_causal, [query])
-
-    def out(n, g, r, q, d):
-        return read(n, g, r, q)[(q, d) if is_causal else (d,)]
-
-    def logs(n, g, r, q):
-        found = read(n, g, r, q)
-        return found[q] if is_causal else found
-
+    read = _reader(heads, key, value, mask, (begin or 0) if is_causal else None, [query])
     return (
-        heads.output(["q", "d"], lambda: (query.shape[2], value.shape[3]), out),
-        heads.output(["q"], lambda: (query.shape[2],), logs),
+        heads.output(
+            ["q", "d"],
+            lambda: (query.shape[2], value.shape[3]),
+            lambda n, g, r, q, d: read(n, g, r, q)[d],
+        ),
+        heads.output(["q"], lambda: (query.shape[2],), read),
     )
 
 
-@op(name="tofu.attention_backward.default")
+@op(name="tofu.attention_backward.default", rewrites=_told)
 def attention_backward(
-    grad, query, key, value, out, logsumexp, mask=None, *, is_causal=False, grouped=False
-):
+    grad, query, key, value, out, logsumexp, mask=None, *,
+    is_causal=False, grouped=False, begin=None,
+):  # fmt: skip
     """The gradients of queries, keys and values: those of keys and values are sums over queries."""
     heads = _Heads(query, key, grouped)
-    read = _reader(heads, key, value, mask, is_causal, [grad, query, out, logsumexp])
-    summed = [] if is_causal else ["q"]
-
-    def of_query(n, g, r, q, e):
-        return read(n, g, r, q)[(q, e) if is_causal else (e,)]
+    first = (begin or 0) if is_causal else None
+    read = _reader(heads, key, value, mask, first, [grad, query, out, logsumexp])
 
     def of_key(n, g, k, e):
-        return heads.sum(
-            summed,
-            lambda: () if is_causal else (query.shape[2],),
-            lambda r, *q: read(n, g, r, q[0] if q else None)[k, e],
-        )
+        return heads.sum(["q"], lambda: (query.shape[2],), lambda r, q: read(n, g, r, q)[k, e])
 
     return (
-        heads.output(["q", "e"], lambda: query.shape[2:], of_query),
+        heads.output(
+            ["q", "e"], lambda: query.shape[2:], lambda n, g, r, q, e: read(n, g, r, q)[e]
+        ),
         Over(["n", "g", "k", "e"], of_key),
         Over(["n", "g", "k", "d"], of_key),
     )

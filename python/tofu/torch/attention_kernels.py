@@ -7,6 +7,7 @@ from which any of them computes the gradients. Nothing that is planned depends o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -18,7 +19,7 @@ __all__ = ["attention"]
 aten: Any = torch.ops.aten
 Tensor = Any  # torch.Tensor, whose methods are untyped
 _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # torch's numbers of kernels
-_REST = "Tensor? mask, bool is_causal, float? scale, bool grouped"
+_REST = "Tensor? mask, bool is_causal, float? scale, bool grouped, int? begin"
 _FORWARD = f"(Tensor query, Tensor key, Tensor value, {_REST}) -> (Tensor, Tensor)"
 _BACKWARD = (
     "(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, "
@@ -27,7 +28,7 @@ _BACKWARD = (
 
 
 class _Attention:
-    """A call: queries (n, h, q, e), keys (n, g, k, e), values (n, g, k, d), of g groups of heads.
+    """A kernel's call: queries (n, h, q, e), keys (n, g, k, e), values (n, g, k, d), of g groups.
 
     Args:
         query, key, value: the tensors.
@@ -196,18 +197,59 @@ def _eights(tensor: Tensor) -> Tensor:
 
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor],
-    is_causal: bool, scale: Optional[float], grouped: bool,
+    is_causal: bool, scale: Optional[float], grouped: bool, begin: Optional[int],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    return _Attention(query, key, value, mask, is_causal, scale, grouped).forward()
+    """The weighted values (n, h, q, d), and the logarithms (n, h, q) of the weights' sums.
+
+    `begin` is the number of the first query if the queries are a part; None: they are whole.
+    `_Attention` tells the other arguments.
+    """
+    keys = _seen(query.shape[2], key.shape[2], is_causal, begin)
+    (out, logs), *rest = (
+        _Attention(query, key[:, :, k], value[:, :, k], mask, causal, scale, grouped).forward()
+        for k, causal in keys
+    )
+    for more, more_logs in rest:
+        total = torch.logaddexp(logs, more_logs)
+        share, more_share = ((each - total).exp_().unsqueeze(-1) for each in (logs, more_logs))
+        out, logs = (out * share).add_(more * more_share).to(out.dtype), total
+    return out, logs
 
 
 def _attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
     mask: Optional[Tensor], is_causal: bool, scale: Optional[float], grouped: bool,
+    begin: Optional[int],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    return _Attention(query, key, value, mask, is_causal, scale, grouped).backward(
-        grad, out, logsumexp
-    )
+    """The gradients of queries, keys and values; see `_attention`."""
+    keys = _seen(query.shape[2], key.shape[2], is_causal, begin)
+    found = [
+        _Attention(query, key[:, :, k], value[:, :, k], mask, causal, scale, grouped).backward(
+            grad, out, logsumexp
+        )
+        for k, causal in keys
+    ]
+    if begin is None:
+        return found[0]
+    gradients = torch.zeros_like(key), torch.zeros_like(value)
+    for (k, _), (_, *parts) in zip(keys, found):
+        for whole, part in zip(gradients, parts):
+            whole[:, :, k] = part
+    return functools.reduce(torch.add, (each for each, _, _ in found)), *gradients
+
+
+def _seen(
+    queries: int, keys: int, is_causal: bool, begin: Optional[int]
+) -> list[tuple[slice, bool]]:
+    """The keys that queries see, in parts, and whether query i of a part's sees only i + 1 keys.
+
+    All queries see the keys before the first query. Kernels need not know where queries begin.
+    """
+    if not is_causal or begin is None:
+        return [(slice(None), is_causal)]
+    edge = min(begin, keys)
+    before, own = (slice(edge), False), (slice(edge, begin + queries), True)
+    return [*([before] if edge else []), *([own] if edge < keys else [])]
 
 
 def _shapes(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
@@ -238,16 +280,16 @@ for _name, _function, _fake, _schema in (
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    *tensors, ctx.is_causal, ctx.scale, ctx.grouped = inputs
+    *tensors, ctx.is_causal, ctx.scale, ctx.grouped, ctx.begin = inputs
     ctx.save_for_backward(*tensors, *output)
 
 
 def _gradients(ctx: Any, grad: Tensor, _: Tensor) -> Any:
     query, key, value, mask, out, logs = ctx.saved_tensors
     found = torch.ops.tofu.attention_backward(
-        grad, query, key, value, out, logs, mask, ctx.is_causal, ctx.scale, ctx.grouped
+        grad, query, key, value, out, logs, mask, ctx.is_causal, ctx.scale, ctx.grouped, ctx.begin
     )
-    return (*found, None, None, None, None)
+    return (*found, None, None, None, None, None)
 
 
 torch.library.register_autograd("tofu::attention", _gradients, setup_context=_keep)
@@ -276,7 +318,7 @@ def attention(
         if attn_mask is not None and attn_mask.ndim == 3:
             attn_mask = attn_mask.unsqueeze(0)
         tensors = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
-    out = torch.ops.tofu.attention(*tensors, attn_mask, is_causal, scale, enable_gqa)[0]
+    out = torch.ops.tofu.attention(*tensors, attn_mask, is_causal, scale, enable_gqa, None)[0]
     return out.squeeze(0) if query.ndim == 3 else out
 
 

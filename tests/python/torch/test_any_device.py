@@ -97,8 +97,10 @@ def test_attention_is_divided(name, groups) -> None:
     assert report.operators >= OPERATORS  # some split of both was run
 
 
-def test_queries_are_divided_in_both_passes() -> None:
-    plan = tofu.torch.plan(_Heads(1), tuple(x[:1] for x in INPUTS), mesh=(5,))
+@pytest.mark.parametrize("name", ["plain", "causal"])
+def test_queries_are_divided_in_both_passes(name) -> None:
+    inputs = tuple(x[:1] for x in INPUTS)
+    plan = tofu.torch.plan(_Heads(1, **CALLS[name]), inputs, mesh=(5,))
     assert not plan.undescribed
     assert {plan.splits[f"_Heads.attention{way}"] for way in ("", "_backward")} == {("q",)}
 
