@@ -7,7 +7,7 @@ import importlib
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import click
 from click.core import ParameterSource
@@ -20,7 +20,7 @@ from tofu.installation import check_mxnet
 from tofu.planner.model import Devices, Model
 from tofu.plans.file import PlanFile
 
-__all__ = ["Opened", "open_model", "parse_mesh", "refuse", "torch_module"]
+__all__ = ["Opened", "open_model", "refuse", "torch_module"]
 
 
 class Opened:
@@ -29,17 +29,29 @@ class Opened:
     Attributes:
         model: the target.
         config: the settings.
+        given: the devices of the command line.
     """
 
-    def __init__(self, model: Model, config: Config, devices: Callable[[], list[Devices]]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        config: Config,
+        given: list[Devices],
+        usual: Optional[Sequence[int]],
+    ) -> None:
         self.model = model
         self.config = config
-        self._devices = devices
+        self.given = given
+        self._usual = usual
 
     @functools.cached_property
     def devices(self) -> list[Devices]:
         """Those of the command line, or the target's usual ones."""
-        return self._devices()
+        if self.given:
+            return self.given
+        if self._usual is not None:
+            return self.model.arranged(self.model.usual(self._usual))
+        return self.model.arranged([self.config.workers or self.model.default_workers()])
 
 
 def open_model(
@@ -81,7 +93,7 @@ def open_model(
     counts = [parse_workers(text, "--workers") for text in texts]
     if usual is None and len(counts) > 1:
         raise ConfigError(f"--workers {workers}: expected one number of workers")
-    given = [Devices(math.prod(mesh), mesh) for mesh in map(parse_mesh, meshes)]
+    meshed = [Devices(math.prod(mesh), mesh) for mesh in map(_mesh, meshes)]
     who = f"tofu {context.info_name}"
     model: Model
     if is_module(target):
@@ -100,18 +112,8 @@ def open_model(
             target, args, symbol=symbol, optimizer=optimizer, batch_size=batch_size, saved=saved,
             all_graphs=all_graphs,
         )  # fmt: skip
-    config = Config.from_environment()
-
-    def devices() -> list[Devices]:
-        if given:
-            return given
-        if usual is not None:
-            numbers = counts or model.usual(usual)
-        else:
-            numbers = counts or [config.workers or model.default_workers()]
-        return [each for count in numbers for each in model.devices(count)]
-
-    return Opened(model, config, devices)
+    given = meshed or model.arranged(counts)
+    return Opened(model, Config.from_environment(), given, usual)
 
 
 def refuse(context: click.Context, target: str, refusals: Mapping[str, str]) -> None:
@@ -125,7 +127,7 @@ def refuse(context: click.Context, target: str, refusals: Mapping[str, str]) -> 
             raise ConfigError(f"tofu {context.info_name} {target}: {name}: {reason}")
 
 
-def parse_mesh(text: str) -> tuple[int, ...]:
+def _mesh(text: str) -> tuple[int, ...]:
     """The sizes of a mesh, "2,4". Raises ConfigError."""
     try:
         sizes = tuple(int(each) for each in text.split(","))

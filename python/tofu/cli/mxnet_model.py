@@ -11,6 +11,7 @@ from typing import Callable, NamedTuple, Optional
 from tofu.cli.inputs import Found, first_of_script, graphs_of_script
 from tofu.cli.isolated import isolated
 from tofu.cli.options import check_script
+from tofu.errors import ConfigError
 from tofu.mx.model.batch_graphs import BatchGraphs
 from tofu.mx.model.sources import (
     SymbolRequest,
@@ -25,6 +26,7 @@ from tofu.planner.estimate import batch_of
 from tofu.planner.model import Devices, Model
 from tofu.plans import Problem
 from tofu.plans.file import PlanFile
+from tofu.plans.runs import Runs
 
 __all__ = ["NO_SYMBOL", "MXNetModel", "SymbolInputs"]
 
@@ -160,6 +162,16 @@ class MXNetModel(Model):
         if self._kind == _SCRIPT:
             return self._of_script.problems[0].workers
         return default_workers()
+
+    def trained(self, given: Sequence[Devices], *, steps: int, plan: Optional[str]) -> Runs:
+        """Run a script in processes of its own; variables give them their workers."""
+        if self._kind != _SCRIPT:
+            raise ConfigError(
+                f"{self.name}: a {self._kind} has no data to train with; expected a script"
+            )
+        from tofu.verify.script.record_runs import trained
+
+        return trained(self.name, self._args, steps=steps, plan=plan)
 
     def states(self) -> Optional[int]:
         """Tensors that a script's Trainer keeps for a parameter; None: unknown."""

@@ -19,13 +19,6 @@ from tofu.mx.model.sources import DTYPES
 __all__ = ["FALSE_STRATEGY", "ops", "suggest", "verify"]
 
 FALSE_STRATEGY = 1  # exit status
-_NOT_OF_MODULES = {
-    "describe": "descriptions of your own are for MXNet's operators",
-    "form": "modules have lines of text only",
-    "processes": "modules are run in this process",
-    "quick": "all calls of a module are run",
-    "record": "tofu ops lists MXNet's operators only",
-}
 
 
 @click.command(short_help="List the operators and how each can be split.")
@@ -135,10 +128,10 @@ def verify(
 def _verify_modules(targets: Sequence[str], seed: int) -> None:
     """Run every split of the operators that modules of PyTorch call; print what was found."""
     where = "--framework torch"
-    refuse(click.get_current_context(), where, _NOT_OF_MODULES)
-    verify_targets = torch_module("verify", f"tofu verify {where}").verify_targets
+    modules = torch_module("verify", f"tofu verify {where}")
+    refuse(click.get_current_context(), where, modules.REFUSALS)
     is_false = False
-    for name, report in verify_targets(targets, seed):
+    for name, report in modules.verify_targets(targets, seed):
         click.echo(
             f"{name}: {report.calls} calls, {report.described} described, {report.strategies} "
             f"splits of {len(report.operators)} operators run, {len(report.false)} false"

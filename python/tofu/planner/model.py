@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
 
 from tofu.plans import Problem
+from tofu.plans.runs import Runs
 
 __all__ = ["Devices", "Model"]
 
@@ -89,6 +90,23 @@ class Model(abc.ABC):
     def devices(self, workers: int) -> list[Devices]:
         """The ways to arrange so many workers."""
         return [Devices(workers)]
+
+    def arranged(self, counts: Sequence[int]) -> list[Devices]:
+        """The ways to arrange each of some numbers of workers."""
+        return [each for count in counts for each in self.devices(count)]
+
+    @abc.abstractmethod
+    def trained(self, given: Sequence[Devices], *, steps: int, plan: Optional[str]) -> Runs:
+        """Train it whole and partitioned, from the same values.
+
+        Args:
+            given: the devices that the user gives; empty: those of a run.
+            steps: the least number of training steps.
+            plan: the file of a plan for float32; None: plans are searched.
+
+        Raises:
+            ConfigError: it cannot be trained, or does not run.
+        """
 
     def guarded(self, run: Callable[[], None]) -> None:
         """Do the work of a command, also if the framework may crash on the target."""

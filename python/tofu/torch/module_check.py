@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 import multiprocessing
 import tempfile
@@ -19,11 +18,13 @@ from torch.multiprocessing.spawn import ProcessException, start_processes
 from torch.nn.modules import dropout
 
 from tofu.errors import ConfigError
+from tofu.plans.runs import Runs
 from tofu.torch.loading import load
 from tofu.torch.parallelize import parallelize, program_of
 from tofu.torch.private_names import pytree
+from tofu.verify.script.compare_runs import read_arrays
 
-__all__ = ["Runs", "trained"]
+__all__ = ["trained"]
 
 _TYPES = {"single": torch.float32, "double": torch.float64}
 _RATE = 0.01
@@ -31,22 +32,6 @@ _RATE = 0.01
 _START = "forkserver"
 _DROPOUTS = tuple(getattr(dropout, name) for name in dropout.__all__)
 _RANDOM = "random"  # a fact that is recorded besides tensors
-Arrays = dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Runs:
-    """The tensors of runs by "STEP/KIND/NAME".
-
-    Attributes:
-        single: of the whole and the distributed module in float32.
-        double: the same in float64.
-        is_random: whether the module draws random numbers.
-    """
-
-    single: tuple[Arrays, Arrays]
-    double: tuple[Arrays, Arrays]
-    is_random: bool
 
 
 def trained(target: str, mesh: tuple[int, ...], steps: int, plan: Optional[str] = None) -> Runs:
@@ -59,9 +44,8 @@ def trained(target: str, mesh: tuple[int, ...], steps: int, plan: Optional[str] 
         plan: the file of a plan for float32; None: plans are searched.
 
     Raises:
-        ConfigError: there is no such module, or it does not run.
+        ConfigError: it does not run.
     """
-    load(target)  # an error of the module's comes from here, not from a rank
     with tempfile.TemporaryDirectory() as folder:
         count = math.prod(mesh)
         multiprocessing.get_context(_START).set_forkserver_preload([__name__])
@@ -71,15 +55,10 @@ def trained(target: str, mesh: tuple[int, ...], steps: int, plan: Optional[str] 
         except ProcessException as error:
             last = str(error).strip().splitlines()[-1]
             raise ConfigError(f"tofu check {target}: it does not run: {last}") from error
-        runs = [tuple(_read(Path(folder) / f"{name}{k}.npz") for k in range(2)) for name in _TYPES]
+        runs = [[read_arrays(Path(folder) / f"{name}{k}.npz") for k in range(2)] for name in _TYPES]
     drawn = [bool(each.pop(_RANDOM)) for both in runs for each in both]
     (single, double) = runs
     return Runs((single[0], single[1]), (double[0], double[1]), any(drawn))
-
-
-def _read(path: Path) -> Arrays:
-    with np.load(path) as arrays:
-        return {key: arrays[key] for key in arrays.files}
 
 
 def _rank(

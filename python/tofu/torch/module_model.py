@@ -10,7 +10,9 @@ from tofu.errors import ConfigError
 from tofu.planner.model import Devices, Model
 from tofu.plans import Problem
 from tofu.plans.progress import stage
+from tofu.plans.runs import Runs
 from tofu.torch.loading import load
+from tofu.torch.module_check import trained
 from tofu.torch.module_trace import trace
 from tofu.torch.planning import Ranks
 from tofu.torch.traced import Traced
@@ -28,7 +30,6 @@ _REFUSALS = {
     "inputs": _OWN_INPUTS,
     "keep_fetched": "ranks keep up to 4 MiB of what they received, whatever is set",
     "measured": "tofu trace measures MXNet's scripts only",
-    "plan": "parallelize takes a module's saved plan",
     "predict": "whether a module trains follows from its parameters",
     "shapes": _OWN_INPUTS,
 }
@@ -83,6 +84,14 @@ class ModuleModel(Model):
     def devices(self, workers: int) -> list[Devices]:
         """All meshes of so many ranks."""
         return [Devices(workers, mesh) for mesh in meshes_of(workers)]
+
+    def trained(self, given: Sequence[Devices], *, steps: int, plan: Optional[str]) -> Runs:
+        """Train the module on gloo processes, on CPUs. Raises ConfigError for several meshes."""
+        if len(given) != 1:
+            meshes = " or ".join(each.option for each in given) or "--mesh 2,2"
+            raise ConfigError(f"{self.name}: give the one mesh to check, such as {meshes}")
+        with stage(f"training on a mesh of {given[0]} processes"):
+            return trained(self.name, given[0].mesh, steps, plan)
 
     @functools.cached_property
     def _traced(self) -> Traced:

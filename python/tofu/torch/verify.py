@@ -28,7 +28,16 @@ from tofu.torch.module_trace import trace
 from tofu.torch.private_names import pytree
 from tofu.torch.traced import Entry, Operator, Traced
 
-__all__ = ["Report", "verify_module", "verify_targets"]
+__all__ = ["REFUSALS", "Report", "verify_module", "verify_targets"]
+
+# Options of tofu verify that modules do not have, by parameter, each with the reason.
+REFUSALS = {
+    "describe": "descriptions of your own are for MXNet's operators",
+    "form": "modules have lines of text only",
+    "processes": "modules are run in this process",
+    "quick": "all calls of a module are run",
+    "record": "tofu ops lists MXNet's operators only",
+}
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
 _PARTS = (2, 3, 4)

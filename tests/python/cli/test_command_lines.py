@@ -94,6 +94,7 @@ ONE_LINE = {
     "no such option": (["plan", "--nosuch", "mlp"], "No such option '--nosuch'"),
     "no such option of all": (["--nosuch"], "No such option '--nosuch'; see tofu --help"),
     "no such command": (["nosuch"], "No such command 'nosuch'; see tofu --help"),
+    "no data to train with": (["check", "mlp"], "mlp: a model has no data to train with"),
     "no target": (["plan"], "Missing argument 'SCRIPT"),
 }
 

@@ -213,7 +213,7 @@ def test_the_meshes_of_a_number_of_workers_are_searched(module) -> None:
 
 
 def test_a_module_is_trained_whole_and_on_a_mesh(module) -> None:
-    words = ("check", f"{module}:named", "--mesh", "2", "--steps", "2")
+    words = ("check", f"{module}:named", "--workers", "2", "--steps", "2")
     found = json.loads(output(*words, "--format", "json"))
     assert not found["fault"] and "rounding only" in found["verdict"]
     places = {(each["step"], each["kind"], each["name"]) for each in found["tensors"]}
@@ -234,9 +234,10 @@ def test_a_module_is_trained_whole_and_on_a_mesh(module) -> None:
         (["compare", "--mesh", "2", "--workers", "2", "NET:mlp"], "give one"),
         (["frontier", "--workers", "2,4", "NET:mlp"], "expected one number of workers"),
         (["compare", "--mesh", "2", "NET:mlp", "more"], "'more': a module takes no arguments"),
-        (["check", "NET:mlp"], "give the devices, such as --mesh 2,2"),
+        (["check", "NET:mlp"], "give the one mesh to check, such as --mesh 2,2"),
+        (["check", "--workers", "4", "NET:mlp"], "such as --mesh 4 or --mesh 2,2"),
         (["check", "--mesh", "2", "--describe", __file__, "NET:mlp"], "for MXNet's operators"),
-        (["check", "--mesh", "2", "--workers", "2", "NET:mlp"], "one mesh is checked"),
+        (["check", "--mesh", "2", "--workers", "2", "NET:mlp"], "give one"),
         (["check", "--mesh", "2", "NET:mlp", "more"], "'more': a module takes no arguments"),
         (["check", "--mesh", "2", "NET:not_there"], "cannot be imported"),
         (

@@ -6,51 +6,25 @@ shrinks by a factor of about 10^8; one by a fault stays.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
 
-__all__ = ["UNUSUAL", "Difference", "compare", "first_fault", "first_unusual"]
+from tofu.plans.runs import UNUSUAL, Arrays, Difference
 
-# Double precision: below this, a relative difference is rounding, whatever single precision says.
-_ROUNDING = 1e-9
-UNUSUAL = 1e-3  # single precision: a larger difference is worth an explanation
-# A rounding difference is at least this much smaller in double than in single precision.
-_SHRINKS = 1e-4
+__all__ = ["compare", "first_fault", "first_unusual", "read_arrays"]
+
 # A tensor is measured by its own largest value, or by this share of the largest of its kind:
 # otherwise a tensor that is zero but for rounding would differ by its whole value.
 _FLOOR = 1e-2
 
 
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """The difference of one tensor at one step.
-
-    Attributes:
-        step: the step, from 1.
-        kind: "output", "gradient" or "weight".
-        name: the tensor.
-        single: its largest relative difference in float32.
-        double: the same in float64; None if the script does not run in float64.
-    """
-
-    step: int
-    kind: str
-    name: str
-    single: float
-    double: Optional[float]
-
-    @property
-    def is_fault(self) -> bool:
-        """Whether rounding cannot explain the difference; in float32 alone, usual rounding."""
-        if self.double is None:
-            return not self.single <= UNUSUAL
-        return not self.double <= max(_ROUNDING, _SHRINKS * min(self.single, 1.0))
-
-
-Arrays = Mapping[str, Any]
+def read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays of an npz file."""
+    with np.load(path) as arrays:
+        return {key: arrays[key] for key in arrays.files}
 
 
 def compare(

@@ -30,8 +30,7 @@ from tofu.errors import TofuError
 from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run.program import Program
 from tofu.plans.plan import REPLICATED
-
-from .compare_runs import UNUSUAL
+from tofu.plans.runs import UNUSUAL
 
 __all__ = ["Wrong", "first_sensitive", "has_own", "wrong_operators"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tofu.verify.script.compare_runs import Difference, compare, first_fault
+from tofu.plans.runs import Difference
+from tofu.verify.script.compare_runs import compare, first_fault
 
 SINGLE, DOUBLE = 1e-7, 2e-16
 
