@@ -7,6 +7,7 @@ import importlib
 import math
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Optional
 
 import click
@@ -18,9 +19,12 @@ from tofu.config import Config, parse_workers
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.planner.model import Devices, Model
-from tofu.plans.file import PlanFile
+from tofu.plans.file import read as read_plans
 
 __all__ = ["Opened", "open_model", "refuse", "torch_module"]
+
+# Options of a search, which a saved plan does not need.
+_SEARCHED = ("search", "allow_replication", "objective")
 
 
 class Opened:
@@ -37,7 +41,7 @@ class Opened:
         model: Model,
         config: Config,
         given: list[Devices],
-        usual: Optional[Sequence[int]],
+        usual: Optional[Sequence[int]] = None,
     ) -> None:
         self.model = model
         self.config = config
@@ -46,7 +50,10 @@ class Opened:
 
     @functools.cached_property
     def devices(self) -> list[Devices]:
-        """Those of the command line, or the target's usual ones."""
+        """Those of the plan given or of the command line, else the target's usual ones."""
+        planned = self.model.planned(self.given)
+        if planned is not None:
+            return [planned]
         if self.given:
             return self.given
         if self._usual is not None:
@@ -65,7 +72,7 @@ def open_model(
     symbol: SymbolInputs = NO_SYMBOL,
     optimizer: Optional[str],
     batch_size: Optional[int] = None,
-    saved: Optional[PlanFile] = None,
+    plan: Optional[str] = None,
     all_graphs: bool = False,
 ) -> Opened:
     """The target of the command that runs.
@@ -80,7 +87,7 @@ def open_model(
         symbol: as for ``MXNetModel``.
         optimizer: the optimizer whose state counts; None: none.
         batch_size: as for ``MXNetModel``.
-        saved: as for ``MXNetModel``.
+        plan: the file of a plan to use instead of a search, or None.
         all_graphs: as for ``MXNetModel``.
 
     Raises:
@@ -91,6 +98,8 @@ def open_model(
         raise ConfigError("--mesh and --workers: a mesh says how many ranks there are; give one")
     texts = [] if workers is None else workers.split(",")
     counts = [parse_workers(text, "--workers") for text in texts]
+    if plan is not None:
+        refuse(context, target, dict.fromkeys(_SEARCHED, f"the plan {plan} is not searched again"))
     if usual is None and len(counts) > 1:
         raise ConfigError(f"--workers {workers}: expected one number of workers")
     meshed = [Devices(math.prod(mesh), mesh) for mesh in map(_mesh, meshes)]
@@ -98,16 +107,18 @@ def open_model(
     model: Model
     if is_module(target):
         module = torch_module("module_model", f"{who} {target}").ModuleModel
-        refuse(context, target, module.refusals(target))
+        has_own = {} if plan is None else {"optimizer": f"the plan {plan} has its own"}
+        refuse(context, target, {**module.refusals(target), **has_own})
         set_variables(**settings)
-        model = module(target, optimizer)
+        model = module(target, optimizer, plan)
     else:
         refuse(context, target, MXNetModel.refusals(target))
         check_mxnet(who, load=False)
         tell_misplaced(context, target, args)
         os.environ.pop("TOFU_PLAN", None)
-        most = max(counts or usual or (0,))
-        switch_on(workers=str(most) if most else None, **settings)
+        saved = None if plan is None else read_plans(Path(plan))
+        most = max(counts or usual or (saved.workers[:1] if saved is not None else (0,)))
+        switch_on(workers=str(most) if most else None, plan=plan, **settings)
         model = MXNetModel(
             target, args, symbol=symbol, optimizer=optimizer, batch_size=batch_size, saved=saved,
             all_graphs=all_graphs,

@@ -163,6 +163,14 @@ class MXNetModel(Model):
             return self._of_script.problems[0].workers
         return default_workers()
 
+    def planned(self, given: Sequence[Devices]) -> Optional[Devices]:
+        """The number of workers given, or the first that the file has plans for."""
+        if self._saved is None:
+            return None
+        workers = given[0].workers if given else self._saved.workers[0]
+        self._saved.check_workers(workers)
+        return Devices(workers)
+
     def trained(self, given: Sequence[Devices], *, steps: int, plan: Optional[str]) -> Runs:
         """Run a script in processes of its own; variables give them their workers."""
         if self._kind != _SCRIPT:

@@ -31,7 +31,6 @@ from tofu.planner.prediction import check_devices
 from tofu.planner.search import default_fetch
 from tofu.planner.search import search as search_problem
 from tofu.plans import Problem, SearchOptions
-from tofu.plans.file import read as read_plans
 from tofu.plans.machine_files import read_machine
 from tofu.plans.simulated_step import Simulation
 from tofu.simulate.render import render_json, render_text
@@ -91,21 +90,16 @@ def simulate(
     if perfetto is not None:
         check_output(Path(perfetto), target, "--perfetto")
     described = read_machine(machine)
-    saved = None if plan is None else read_plans(Path(plan))
-    if workers is None and saved is not None:
-        workers = str(saved.workers[0])
     # Nothing runs, so there may be fewer GPUs here than workers.
-    if workers is None and mesh is None and described.is_gpu:
+    if plan is None and workers is None and mesh is None and described.is_gpu:
         workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
     opened = open_model(
         target, args, workers=workers, meshes=[mesh] if mesh else [], symbol=SymbolInputs(shapes),
-        optimizer=None if optimizer == "none" else optimizer, batch_size=batch_size, saved=saved,
-        settings={"machine": machine, "device": "cpu", "plan": plan, **settings},
+        optimizer=None if optimizer == "none" else optimizer, batch_size=batch_size, plan=plan,
+        settings={"machine": machine, "device": "cpu", **settings},
     )  # fmt: skip
     model, devices, config = opened.model, opened.devices, opened.config
     check_devices(devices[0].workers, described)
-    if saved is not None:
-        saved.check_workers(devices[0].workers)
     fetch = config.fetch or default_fetch(described)
     options = SearchOptions(
         config.search,

@@ -95,6 +95,17 @@ class Model(abc.ABC):
         """The ways to arrange each of some numbers of workers."""
         return [each for count in counts for each in self.devices(count)]
 
+    def planned(self, given: Sequence[Devices]) -> Optional[Devices]:
+        """The devices of the plan that it was given to use instead of a search; None: no plan.
+
+        Args:
+            given: the devices that the user gives, which must include them; empty: any.
+
+        Raises:
+            ConfigError: the plan is for others.
+        """
+        return None
+
     @abc.abstractmethod
     def trained(self, given: Sequence[Devices], *, steps: int, plan: Optional[str]) -> Runs:
         """Train it whole and partitioned, from the same values.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
@@ -15,6 +17,7 @@ from tofu.torch.loading import load
 from tofu.torch.module_check import trained
 from tofu.torch.module_trace import trace
 from tofu.torch.planning import Ranks
+from tofu.torch.torch_plan import TorchPlan, plan_file_text, read_plan
 from tofu.torch.traced import Traced
 
 __all__ = ["ModuleModel", "meshes_of"]
@@ -41,16 +44,18 @@ class ModuleModel(Model):
     Args:
         target: as for ``loading.load``.
         optimizer: the optimizer whose state counts as memory, or None.
+        plan: the file of a plan to use instead of a search, or None.
 
     Raises:
-        ConfigError: there is no such module.
+        ConfigError: there is no such module, or no such file.
     """
 
     formats = ("python",)
 
-    def __init__(self, target: str, optimizer: Optional[str]) -> None:
+    def __init__(self, target: str, optimizer: Optional[str], plan: Optional[str] = None) -> None:
         super().__init__(target)
         self._optimizer = optimizer
+        self._plan = plan
         self._module = load(target)
         self._problem = functools.cache(self._made)
 
@@ -64,7 +69,28 @@ class ModuleModel(Model):
         return self._problem(devices.mesh)
 
     def _made(self, mesh: tuple[int, ...]) -> Problem:
-        return Ranks(self._traced, mesh, self._optimizer).problem(self.name)
+        saved = self._saved
+        optimizer = self._optimizer if saved is None else saved.optimizer
+        problem = Ranks(self._traced, mesh, optimizer).problem(self.name)
+        if saved is None:
+            return problem
+        return dataclasses.replace(problem, saved=saved.details.in_graph(saved.problem.table))
+
+    def planned(self, given: Sequence[Devices]) -> Optional[Devices]:
+        """The mesh of the plan, if there is one. Raises ConfigError if the user gives others."""
+        if self._saved is None:
+            return None
+        mesh = self._saved.mesh
+        found = Devices(math.prod(mesh), mesh)
+        if given and found not in given:
+            raise ConfigError(f"{self._plan}: made for {found.option}; leave out {given[0].option}")
+        return found
+
+    @functools.cached_property
+    def _saved(self) -> Optional[TorchPlan]:
+        if self._plan is None:
+            return None
+        return read_plan(plan_file_text(self._plan), self._traced, None, self._plan)
 
     def batch_size(self, problem: Problem) -> int:
         """The first dimension of the first input that has one."""

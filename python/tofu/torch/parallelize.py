@@ -13,7 +13,6 @@ import math
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 import torch
@@ -22,7 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
 
 from tofu.config import RECOMPUTES
-from tofu.errors import ConfigError, GraphError, PlanError
+from tofu.errors import ConfigError, GraphError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.torch.autograd_step import Call, step
@@ -47,7 +46,7 @@ from tofu.torch.ranks import (
     take_plain_as_whole,
 )
 from tofu.torch.start_values import Initialise
-from tofu.torch.torch_plan import TorchPlan, read_plan
+from tofu.torch.torch_plan import TorchPlan, plan_file_text, read_plan
 from tofu.torch.traced import Blank, Entry, Scalar, Traced
 from tofu.torch.whole_calls import WholeCalls, are_whole, holds_objects, say_once
 from tofu.torch.whole_state import SavePretrained
@@ -381,7 +380,7 @@ class _Runner(Replacement):
             text = agreed(plan_text)
             plan = made[0] if made else read_plan(text, traced, sizes, "the plan")
         else:
-            text = given.to_json() if isinstance(given, TorchPlan) else _text_of(given)
+            text = given.to_json() if isinstance(given, TorchPlan) else plan_file_text(given)
             plan = read_plan(text, traced, sizes, _named(given))
         return Program(plan, self._mesh, compiled=self._compiled)
 
@@ -484,13 +483,3 @@ def _strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _named(given: GivenPlan) -> str:
     return "the plan" if isinstance(given, TorchPlan) else str(given)
-
-
-def _text_of(path: Union[str, os.PathLike[str], None]) -> str:
-    try:
-        return Path(str(path)).read_text(encoding="utf-8")
-    except OSError as error:
-        raise PlanError(
-            f"{path}: cannot be read ({error.strerror}); expected a plan that "
-            "tofu plan --mesh writes with --format json"
-        ) from None

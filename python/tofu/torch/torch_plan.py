@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from pathlib import Path
+from typing import Any, Optional, Union
 
 from tofu import _core
 from tofu.analysis.work import node_work
@@ -22,7 +24,7 @@ from tofu.torch.module_graph import training_graph
 from tofu.torch.repeats import repeated_as
 from tofu.torch.traced import Entry, Traced
 
-__all__ = ["TorchPlan", "placements_text", "read_plan"]
+__all__ = ["TorchPlan", "placements_text", "plan_file_text", "read_plan"]
 
 # A rank may hold regions longer that it needs again, up to so many bytes and one part in so many of
 # its memory. With a GPT of 4 layers on 4 ranks, each receives 6 % less.
@@ -239,8 +241,19 @@ def placements_text(cuts: Sequence[int]) -> str:
     return f"({', '.join(each)}{',' if len(each) == 1 else ''})"
 
 
-def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> TorchPlan:
-    """Reads the plan of a traced module from a document.
+def plan_file_text(path: Union[str, os.PathLike[str]]) -> str:
+    """The text of a plan's file. Raises PlanError if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise PlanError(
+            f"{path}: cannot be read ({error.strerror}); expected a plan that "
+            "tofu plan --save writes"
+        ) from None
+
+
+def read_plan(text: str, traced: Traced, mesh: Optional[tuple[int, ...]], where: str) -> TorchPlan:
+    """Reads the plan of a traced module from a document; a mesh of None is the document's own.
 
     Raises:
         PlanError: the text is not such a document, or its plan is for another module or mesh.
@@ -257,9 +270,9 @@ def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> T
     except (ValueError, KeyError, TypeError) as error:
         raise PlanError(
             f"{where}: not a plan of a torch module; expected the document that "
-            "tofu plan --mesh writes with --format json"
+            "tofu plan --save writes"
         ) from error
-    if sizes != mesh:
+    if mesh is not None and sizes != mesh:
         raise PlanError(f"{where}: made for the mesh {sizes}, but the mesh is {mesh}; plan again")
     graph = training_graph(traced, optimizer)
     if details.recompute is not None:
@@ -268,7 +281,7 @@ def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> T
         traced = repeated_as(traced, graph)
     if graph.hash != details.graph_hash:
         raise PlanError(f"{where}: {_difference(details, graph)}; plan again")
-    return TorchPlan(traced, graph, mesh, details, undescribed, optimizer, *kinds)
+    return TorchPlan(traced, graph, sizes, details, undescribed, optimizer, *kinds)
 
 
 def _difference(details: Plan, graph: _core.Graph) -> str:

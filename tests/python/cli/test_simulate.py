@@ -229,5 +229,7 @@ def test_saved_plans_are_simulated(script: Path, tmp_path: Path) -> None:
     wrong = ("simulate", "--machine", "p2.8xlarge", "--plan", path)
     error = tofu(*wrong, "--workers", 4, "mlp", status=2)
     assert f"{path}: a plan for 2 workers, but this run has 4" in error
+    error = tofu(*wrong, "--objective", "time", "mlp", status=2)
+    assert f"--objective: the plan {path} is not searched again" in error
     error = tofu(*wrong, "--batch-size", 32, "mlp", status=2)
     assert error.startswith(f"tofu: {path}: no plan for mlp over 2 workers; ")

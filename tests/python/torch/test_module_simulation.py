@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner
 
 from tofu.cli.main import cli
-from tofu.errors import ConfigError
+from tofu.errors import ConfigError, PlanError
 from tofu.plans.machine_files import read_machine
 from tofu.torch.models import MODELS
 from tofu.torch.module_simulation import simulate_module
@@ -72,6 +73,32 @@ def test_a_plan_for_time_takes_less_than_one_for_bytes() -> None:
     ]
     ordinary, fast = (each["step_seconds"] for each in by_objective)
     assert 0 < fast <= ordinary
+
+
+@pytest.mark.parametrize("more", [("--optimizer", "sgd_mom"), ("--recompute", "all")])
+def test_a_saved_plan_is_simulated(tmp_path, more: tuple[str, ...]) -> None:
+    path = str(tmp_path / "net.plan")
+    words = ["plan", "--mesh", "2,2", "--search", "data-parallel", *more, "--save", path]
+    ran = CliRunner().invoke(cli, [*words, "net_to_simulate:gpt"], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    document = json.loads(Path(path).read_text())
+    step = json.loads(simulated("--plan", path, "--format", "json"))
+    assert step == json.loads(simulated("--workers", "4", "--plan", path, "--format", "json"))
+    assert sum(link["bytes"] for link in step["links"]) == document["plan"]["fetched_bytes"]
+    held = {each["allocated_bytes"] for each in step["workers"]}
+    assert held == {sum(document["memory"]["rank"].values())}
+    for words in (["--mesh", "4"], ["--optimizer", "adam"], ["--objective", "time"]):
+        with pytest.raises(ConfigError, match=f"{path}.*(2,2|{words[0]}|its own|again)"):
+            simulated("--plan", path, *words)
+
+
+def test_a_plan_of_mxnet_is_not_simulated_for_a_module(tmp_path) -> None:
+    path = tmp_path / "other.plan"
+    path.write_text('{"format": "tofu-plan-file"}')
+    with pytest.raises(PlanError, match="not a plan of a torch module"):
+        simulated("--plan", str(path))
+    with pytest.raises(PlanError, match=r"none\.plan: cannot be read"):
+        simulated("--plan", "none.plan")
 
 
 def test_a_file_for_perfetto_is_written(tmp_path) -> None:
