@@ -19,6 +19,7 @@ from tofu.gluon.session.session import active
 from tofu.gluon.training.recording import Recording
 from tofu.mx.run import error_list, program
 
+from ..support import forked
 from . import fakes
 from .models import assert_same, data, make_net, plain, plainly, weights
 
@@ -326,13 +327,8 @@ def test_backward_after_disabling_says_so(fake, capfd):
 
 def run_script(text):
     """Run an indented script in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(text)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    quiet = "import warnings; warnings.simplefilter('ignore')"
+    return forked.run(["-c", quiet + textwrap.dedent(text)], timeout=60)
 
 
 DECONVOLUTION = """
@@ -451,6 +447,12 @@ CRASHING = """
 
 def test_a_crash_ends_the_process_and_names_the_line():
     """MXNet's own handler prints no line, and was seen to wait for ever for a lock of its own."""
-    done = run_script(CRASHING)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CRASHING)],  # MXNet sets its handler when it loads
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == -signal.SIGSEGV, done.stderr
     assert 'File "<string>", line 8 in forward' in done.stderr

@@ -1,8 +1,6 @@
 """TOFU_STRICT: each way in which a block would run serially is an error, at every call."""
 
 import os
-import subprocess
-import sys
 
 import mxnet as mx
 import pytest
@@ -13,6 +11,7 @@ import tofu.gluon
 from tofu.errors import ConfigError, PlanError
 from tofu.plans import file as plan_file
 
+from ..support import forked
 from . import fakes
 from .models import assert_same, data, make_net, plainly, started, train
 from .test_blocks import Plain, Refused
@@ -182,7 +181,6 @@ print("end")
 NOTHING = "nothing was partitioned: tofu partitions Gluon blocks"
 
 
-@pytest.mark.whole(but=2)
 @pytest.mark.parametrize(
     ("script", "strict", "status", "told"),
     [
@@ -196,11 +194,7 @@ NOTHING = "nothing was partitioned: tofu partitions Gluon blocks"
 )
 def test_a_script_that_partitions_nothing(script, strict, status, told):
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TOFU_")}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**kept, "MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "TOFU_STRICT": strict},
-        capture_output=True,
-        text=True,
-    )
+    settings = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "TOFU_STRICT": strict}
+    done = forked.run(["-c", script], env={**kept, **settings})
     assert (done.returncode, done.stdout) == (status, "end\n")
     assert told in done.stderr and bool(done.stderr) == bool(told)

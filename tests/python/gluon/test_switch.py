@@ -17,6 +17,8 @@ from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.gluon.session.session import Session, active, describe_contexts
 
+from ..support import forked
+
 SEAMS = [
     (gluon.Block, "__call__"),
     (gluon.HybridBlock, "_build_cache"),
@@ -141,16 +143,24 @@ TRAINING = """
 """
 
 
-def run(script, **environment):
-    """Run a script in a new interpreter, after the line of the .pth file."""
+def arguments(script, environment):
+    """Python's arguments and environment for a script, after the line of the .pth file."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("TOFU_", "MXNET_"))}
     text = START + textwrap.dedent(script)
+    return ["-c", text], {**clean, "OMP_NUM_THREADS": "1", **environment}
+
+
+def run(script, **environment):
+    """Run a script in a process forked where MXNet is loaded; its import runs the switch."""
+    words, environ = arguments(script, environment)
+    return forked.run(words, env=environ, timeout=120)
+
+
+def run_new(script, **environment):
+    """Run a script in a new interpreter, which loads MXNet and frees everything at its end."""
+    words, environ = arguments(script, environment)
     return subprocess.run(
-        [sys.executable, "-c", text],
-        env={**clean, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
+        [sys.executable, *words], env=environ, capture_output=True, text=True, timeout=120
     )
 
 
@@ -173,7 +183,7 @@ IMPORTS = {
 @pytest.mark.whole(but=1)
 @pytest.mark.parametrize("way", IMPORTS)
 def test_importing_mxnet_turns_tofu_on(way):
-    done = run(
+    done = run_new(
         textwrap.dedent(IMPORTS[way]) + textwrap.dedent(TRAINING),
         MXNET_GRAPH_PASS="tofu",
         TOFU_WORKERS="4",
@@ -218,12 +228,12 @@ def test_both_finders_turn_tofu_on_once():
 
 
 def test_unset_changes_nothing():
-    done = run("import sys\n" + textwrap.dedent(TRAINING) + "print('tofu' in sys.modules)")
+    done = run_new("import sys\n" + textwrap.dedent(TRAINING) + "print('tofu' in sys.modules)")
     assert done.stdout == "tiles 1\nFalse\n", done.stderr
 
 
 def test_the_finder_loads_nothing_heavy():
-    done = run(
+    done = run_new(
         """
         import sys
         print(sorted({"mxnet", "numpy", "tofu.gluon", "tofu.plan"} & set(sys.modules)))
@@ -234,7 +244,7 @@ def test_the_finder_loads_nothing_heavy():
 
 
 def test_modules_keep_their_own_loaders():
-    done = run(
+    done = run_new(
         """
         import inspect, mxnet
         print(type(mxnet.__loader__).__name__, mxnet.__spec__.loader is mxnet.__loader__)
@@ -373,7 +383,7 @@ def test_an_interactive_interpreter_goes_on():
 
 
 def test_an_interpreter_ends_cleanly_with_graphs_alive():
-    done = run(
+    done = run_new(
         textwrap.dedent(TRAINING)
         + textwrap.dedent(
             """
@@ -392,7 +402,7 @@ def test_an_interpreter_ends_cleanly_with_graphs_alive():
 
 
 def test_scripts_are_run_by_the_naive_engine():
-    done = run(
+    done = run_new(
         TRAINING,
         MXNET_GRAPH_PASS="tofu",
         TOFU_DEVICE="cpu",
