@@ -49,6 +49,7 @@ def test_residual_networks_have_the_depth_they_are_named_after(search, depth):
         assert blocks == (3, 8, 36, 3)
 
 
+@pytest.mark.whole
 def test_smoke(run_script, tmp_path):
     output = tmp_path / "results" / "search.json"
     options = ["--smoke", "--repeats", "1", "--output", output]

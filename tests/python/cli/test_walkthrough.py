@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tofu import server_process
 from tofu.cli import main
 
 pytest.importorskip("mxnet")
@@ -27,7 +28,6 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = ["README.md", *(p.relative_to(ROOT).as_posix() for p in sorted(ROOT.glob("docs/**/*.md")))]
 VARYING = re.compile(r"\b\d+\.\d+ m?s\b|\b\d+%|\b\d+\.\de[-+]\d+\b")
 SLOW = ("tofu estimate", "tofu frontier", "tofu check", "tofu trace", "tofu run --processes", "cd ")
-WHOLE = ("tofu frontier --workers 8",)  # takes a minute
 FAILS = {"tofu plan --memory 12GiB --workers 2 text_lstm.py --width 8192": 2}
 # The operator for which docs/own-operators.md gets a suggestion.
 MY_DOT = """
@@ -63,13 +63,13 @@ def session_of(block):
     return [(part.partition("\n")[0], part.partition("\n")[2]) for part in parts]
 
 
-def marks(command):
-    kinds = (("slow", SLOW), ("whole", WHOLE))
-    return [getattr(pytest.mark, name) for name, starts in kinds if command.startswith(starts)]
-
-
 SESSIONS = [
-    pytest.param(session, varies, id=f"{page}, {session[0][0]}", marks=marks(session[0][0]))
+    pytest.param(
+        session,
+        varies,
+        id=f"{page}, {session[0][0]}",
+        marks=[pytest.mark.slow] * session[0][0].startswith(SLOW),
+    )
     for page in PAGES
     for block, varies in blocks(page)
     for session in [session_of(block)]
@@ -98,6 +98,8 @@ def run(folder, command):
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         environ[name] = value
+    if "--processes" in words:
+        forked.prepare(server_process.command("server", {})[1]["GLIBC_TUNABLES"])
     program = {"python": [], "tofu": ["-m", "tofu"]}[words[0]]
     words = [*program, *words[1:]]
     ran = forked.run(words, cwd=folder, env=environ, stderr=subprocess.STDOUT, timeout=600)

@@ -37,15 +37,10 @@ def measured_mib(name, workers):
     return float(ran.stdout)
 
 
-def cases():
-    for name in LARGER:
-        for workers in WORKERS:
-            marks = () if (name, workers) == ("rnn-10-8k", 3) else pytest.mark.whole
-            yield pytest.param(name, workers, marks=marks)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "workers"), list(cases()))
+@pytest.mark.whole
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("name", LARGER)
 def test_the_first_worker_holds_its_part(name, workers):
     share = measured_mib(name, 1) / workers
     assert 0.9 * share < measured_mib(name, workers) < MOST * share

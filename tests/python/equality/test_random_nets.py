@@ -14,8 +14,8 @@ from .random_nets.draw import DIVIDING, FIRST_ODD, HABITS, SMOOTH, draw
 from .random_nets.kinds import BATCHES, KINDS, ODD, WORKERS
 from .random_nets.spec import TRAINERS, Input, Node, Spec, from_text
 
-NETS, SAMPLE, CHUNK = 1000, 20, 10  # seeds: of --full, of each run, of one test
-ODD_NETS, ODD_SAMPLE = 500, 10
+NETS, SAMPLE, CHUNK = 1000, 10, 5  # seeds: of --full, of each run, of one test
+ODD_NETS, ODD_SAMPLE = 500, 5
 ROTATING = 200  # so many of each kind are also in the rotating sample
 
 CHUNKS = [

@@ -123,6 +123,7 @@ def test_tensoropts_frontier_of_a_reduced_model(import_script, monkeypatch, tmp_
     assert "frontier" in (tmp_path / "tensoropt.svg").read_text()
 
 
+@pytest.mark.whole
 def test_figure_7_and_limits_of_reduced_models(import_script, monkeypatch, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     tensoropt, figure = import_script("tensoropt"), import_script("tensoropt7")

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -474,7 +473,7 @@ def convolution_of_another_worker():
 
 
 @pytest.mark.skipif(not mx.runtime.Features().is_enabled("MKLDNN"), reason="MXNet without oneDNN")
-def test_a_tile_in_a_layout_of_onednn_is_not_copied_to_be_retired(tmp_path):
+def test_a_tile_in_a_layout_of_onednn_is_not_copied_to_be_retired(tmp_path, forking_python):
     """MXNet's own operators copy it, and so do tofu's until their resources have been found."""
     rounds = 3
     rng = np.random.default_rng(3)
@@ -485,7 +484,7 @@ def test_a_tile_in_a_layout_of_onednn_is_not_copied_to_be_retired(tmp_path):
 
     def reorders(mode):
         done = subprocess.run(
-            [sys.executable, "-c", RETIRE, mode, str(tmp_path), str(rounds)],
+            [forking_python, "-c", RETIRE, mode, str(tmp_path), str(rounds)],
             env={**os.environ, "DNNL_VERBOSE": "1"},
             capture_output=True,
             text=True,
