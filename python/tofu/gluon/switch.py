@@ -18,6 +18,9 @@ from mxnet import autograd as mx_autograd
 from mxnet import gluon
 from mxnet import np as mx_np
 from mxnet.base import _LIB
+from mxnet.module import Module
+from mxnet.module.executor_group import DataParallelExecutorGroup
+from mxnet.monitor import Monitor
 from mxnet.ndarray import NDArray
 
 from tofu import exit_status, uncaught
@@ -26,6 +29,7 @@ from tofu.errors import ConfigError
 from tofu.mx.run import error_list
 
 from .blocks import block, block_call, unhybridized
+from .modules import module
 from .processes import cluster
 from .session import async_errors, backward_calls, messages, session
 from .session.session import Session
@@ -194,6 +198,11 @@ def _restorer(name: str, before: Optional[str]) -> Callable[[], None]:
 
 def _patch_mxnet(state: State) -> None:
     seams: list[tuple[Any, str, Callable[[Any], Any]]] = [
+        (Module, "init_optimizer", module.init_optimizer),
+        (Module, "update", module.update),
+        (Monitor, "install", module.install_monitor),
+        (DataParallelExecutorGroup, "_bind_ith_exec", module.bind_executor),
+        (DataParallelExecutorGroup, "_collect_arrays", module.collect_arrays),
         (gluon.Block, "__call__", block_call.call),
         (gluon.HybridBlock, "_build_cache", block.build_cache),
         (gluon.HybridBlock, "_call_cached_op", block.call_cached_op),

@@ -171,13 +171,6 @@ net.initialize()
 net(mx.nd.ones((4, 4))).asnumpy()
 print("end")
 """
-MODULE = """
-import mxnet as mx
-scores = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=4)
-batches = mx.io.NDArrayIter(mx.nd.ones((8, 6)), mx.nd.zeros(8), 4)
-mx.mod.Module(mx.sym.SoftmaxOutput(scores, name="softmax")).fit(batches, num_epoch=1)
-print("end")
-"""
 NOTHING = "nothing was partitioned: tofu partitions Gluon blocks"
 
 
@@ -186,8 +179,6 @@ NOTHING = "nothing was partitioned: tofu partitions Gluon blocks"
     [
         (NEVER_RECORDS, "1", 2, f"tofu: TOFU_STRICT=1: {NOTHING}"),
         (NEVER_RECORDS, "0", 0, f"tofu: {NOTHING}"),
-        (MODULE, "1", 2, f"tofu: TOFU_STRICT=1: {NOTHING}"),
-        (MODULE, "0", 0, f"tofu: {NOTHING}"),
         (f"{NEVER_RECORDS}import sys; sys.exit(3)", "1", 3, ""),
         (f"{NEVER_RECORDS}raise ValueError('mine')", "1", 1, "Traceback"),
     ],

@@ -82,6 +82,11 @@ class PartitionedBlock:
         """The values of the parameters that the symbol reads, as NumPy arrays."""
         return {name: p.data().asnumpy() for name, p in self._parameters.items()}
 
+    def head_gradients_read(self) -> frozenset[int]:
+        """The outputs of the last program that ran whose gradients its backward pass reads."""
+        pool = next(reversed(self._pools.values()), None)
+        return frozenset() if pool is None else pool.head_gradients_read
+
     def release_last(self) -> None:
         """Free the memory of the last program that ran unless it is for training."""
         for signature, pool in reversed(self._pools.items()):

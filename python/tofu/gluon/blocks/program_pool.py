@@ -216,6 +216,12 @@ class Pool:
         """The number of bound programs."""
         return len(self._bound)
 
+    @property
+    def head_gradients_read(self) -> frozenset[int]:
+        """The outputs whose gradients the backward pass reads: they are no losses."""
+        roles = (each.role.partition(":") for each in self._compiled.variables.values())
+        return frozenset(int(number) for kind, _, number in roles if kind == "head_grad")
+
     def release(self) -> None:
         """Unbind the programs that nothing waits for."""
         self._bound = [bound for bound in self._bound if not bound.free()]

@@ -112,8 +112,8 @@ def nothing_partitioned(session: Session) -> bool:
         return False
     text = (
         "nothing was partitioned: tofu partitions Gluon blocks that are called under "
-        "autograd.record(), and their predictions after that. Modules, symbols and scripts that "
-        "never record run as in plain MXNet"
+        "autograd.record(), and Modules that are bound for training, and their predictions after "
+        "that. Symbols, and scripts that never train, run as in plain MXNet"
     )
     if session.strict:
         _log.error("TOFU_STRICT=1: %s", text)

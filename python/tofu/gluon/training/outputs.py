@@ -24,6 +24,7 @@ import functools
 import operator
 import threading
 import types
+from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
@@ -43,6 +44,7 @@ __all__ = [
     "HeadGradient",
     "Memory",
     "Origin",
+    "differentiate",
     "division",
     "is_divided",
     "lender",
@@ -359,6 +361,19 @@ def _read_earlier(array: Any) -> Optional[Delivered]:
     return handle.delivered
 
 
+def differentiate(heads: Sequence[Delivered], gradients: Sequence[Any]) -> None:
+    """Run a backward pass from outputs, read or not, by their gradients.
+
+    Args:
+        heads: the outputs, all recorded.
+        gradients: the whole gradient of each.
+    """
+    starts = [new_token(head.context) for head in heads]
+    for head, gradient, start in zip(heads, gradients, starts):
+        _record_reader(head, start, lambda _, gradient=gradient: gradient)  # type: ignore[misc]
+    autograd.backward(starts)
+
+
 def new_token(context: Any) -> Any:
     """An array to stand for an output."""
     return nd.zeros((1,), ctx=context)
@@ -435,6 +450,20 @@ def _unless_divided(
 
 def _record(delivered: Delivered, handle: Any) -> None:
     """Enter a gathered array in autograd's graph, computed from the output's token."""
+
+    def computed(head: Any) -> Any:
+        gradient = head.copy()
+        gradient.wait_to_read()  # MXNet may free the head when the callback returns
+        return gradient
+
+    _record_reader(delivered, types.SimpleNamespace(handle=handle), computed)
+
+
+def _record_reader(delivered: Delivered, reader: Any, gradient_from: Callable[[Any], Any]) -> None:
+    """Enter an array in autograd's graph, computed from the output's token.
+
+    gradient_from: returns the output's gradient, given the array's.
+    """
     gradient, origin = delivered.gradient, delivered.origin
     assert gradient is not None and origin is not None
     scalars = is_np_shape()  # a thread's own, and MXNet calls back on others
@@ -442,16 +471,15 @@ def _record(delivered: Delivered, handle: Any) -> None:
     def backward(heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
         with np_shape(scalars or None):
             try:
-                head = heads[0].copy()
-                head.wait_to_read()  # MXNet may free the head when this returns
+                part = gradient_from(heads[0])
                 if requests[0] != NULL:
-                    gradient.add(origin.serial, head)
+                    gradient.add(origin.serial, part)
             except Exception as error:
                 gradient.fail(error)
             write_gradient(gradients[0], None, requests[0])
 
     recording = autograd.set_recording(True)
     try:
-        record_function([delivered.token], [types.SimpleNamespace(handle=handle)], backward)
+        record_function([delivered.token], [reader], backward)
     finally:
         autograd.set_recording(recording)

@@ -31,6 +31,7 @@ __all__ = [
     "save_states",
     "split_states",
     "updaters_for",
+    "whole_states",
     "whole_updater",
 ]
 
@@ -197,6 +198,14 @@ def _without_keys(trainer: Any, what: str) -> bool:
             "get its states from there; expected a Trainer with update_on_kvstore=False"
         )
     return True
+
+
+def whole_states(trainer: Any) -> dict[int, Any]:
+    """The optimizer states of all of a Trainer's parameters, gathered."""
+    updaters = _updaters_of(trainer)
+    if updaters is None:
+        return dict(whole_updater(trainer).states)
+    return _whole_states(trainer, updaters)
 
 
 def _whole_states(trainer: Any, updaters: Updaters) -> dict[int, Any]:

@@ -1,0 +1,1 @@
+"""The Module API: executors that run partitioned, and their update."""
