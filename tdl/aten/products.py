@@ -11,6 +11,44 @@ def mm(left, right):
     return lambda i, j: Sum(lambda k: left[i, k] * right[k, j])
 
 
+@op(name="aten.matmul.default")
+def matmul(data, matrix):
+    """The product of every line of the data with a matrix."""
+    return lambda *i, j: Sum(lambda k: data[i, k] * matrix[k, j])
+
+
+@op(name="aten.linear.default")
+def linear(data, weight, bias=None):
+    """The product of every line of the data with a transposed matrix, plus a bias."""
+
+    def element(*i, j):
+        product = Sum(lambda k: data[i, k] * weight[j, k])
+        return product if bias is None else product + bias[j]
+
+    return element
+
+
+@op(name="aten.tensordot.default")
+def tensordot(left, right, *, dims_self, dims_other):
+    """Sums of products over some dimensions of both tensors."""
+    summed = [f"k{n}" for n in range(len(dims_self))]
+    names = [
+        [summed[dims.index(d)] if d in dims else f"{side}{d}" for d in range(tensor.ndim)]
+        for side, tensor, dims in (("i", left, dims_self), ("j", right, dims_other))
+    ]
+    kept = [name for each in names for name in each if name not in summed]
+
+    def element(*index):
+        def term(*values):
+            by_name = {**dict(zip(kept, index)), **dict(zip(summed, values))}
+            here = [[by_name[name] for name in each] for each in names]
+            return left[here[0]] * right[here[1]]
+
+        return Sum(Over(summed, term))
+
+    return Over(kept, element)
+
+
 @op(name="aten.bmm.default")
 def bmm(left, right):
     """The product of two matrices for every index of the batch."""

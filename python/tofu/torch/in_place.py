@@ -37,6 +37,7 @@ _VARIANTS = {
 # Other operators whose result always has its own memory.
 _ALLOCATE = {
     aten.mm.default, aten.bmm.default, aten.addmm.default, aten.zeros_like.default,
+    aten.matmul.default, aten.linear.default, aten.tensordot.default,
     aten.full.default, aten.zeros.default, aten.convolution.default, aten.sum.dim_IntList,
     aten.pow.Tensor_Scalar, aten.where.self, aten.silu.default, aten.silu_backward.default,
     aten.gelu.default, aten.gelu_backward.default, aten.threshold_backward.default,

@@ -23,6 +23,7 @@ from tofu.errors import GraphError
 from tofu.torch.any_device import as_on_any_device, traced_device
 from tofu.torch.decompositions import as_described, table
 from tofu.torch.example_inputs import Inputs, by_position_and_name
+from tofu.torch.folded_rows import unfold_rows
 from tofu.torch.grouped_products import GroupedProducts
 from tofu.torch.joint_reader import read_joint
 from tofu.torch.kept_by_forward import DataWrites, computed_before
@@ -186,6 +187,7 @@ def _trace(
         except Exception as error:  # torch and the module's code may raise anything
             raise _untraceable(model, error) from error
     own.check()
+    unfold_rows(joint.graph_module.graph)
     traced = with_checkpoints(read_joint(joint, fake))
     return dataclasses.replace(traced, left=own.left)
 
