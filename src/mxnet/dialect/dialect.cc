@@ -117,11 +117,13 @@ Node CombineNode(Reducer reduce) {
   return Operator("elemwise_add", {});
 }
 
-Node FiniteNode() {
-  return Operator("clip", {{"a_min", "-3.4e38"}, {"a_max", "3.4e38"}});
-}
-
 Node DifferenceNode() { return Operator("elemwise_sub", {}); }
+
+Node EqualNode() { return Operator("_equal", {}); }
+
+Node OnesLikeNode() { return Operator("ones_like", {}); }
+
+Node WhereNode() { return Operator("where", {}); }
 
 Node ExpNode() { return Operator("exp", {}); }
 

@@ -54,10 +54,12 @@ Node CastNode(int dtype);
 Node SumNode(size_t terms);
 Node CombineNode(Reducer reduce);
 
-// Operators of kLogSumExp: the nearest finite number of single precision, a difference,
-// and the functions.
-Node FiniteNode();
+// Operators of kLogSumExp: a difference, ones where two tensors are equal, ones of a
+// tensor's shape, a choice between two tensors, and the functions.
 Node DifferenceNode();
+Node EqualNode();
+Node OnesLikeNode();
+Node WhereNode();
 Node ExpNode();
 Node LogNode();
 

@@ -134,8 +134,8 @@ NodeEntry GraphBuilder::Reduce(const std::string& name, int worker,
   return sum;
 }
 
-// max + log(sum of exp(term - max)). The largest term is made finite, as the difference
-// of two infinite numbers is none.
+// max + log(sum of exp(term - max)), where the power of the largest term is 1: the
+// difference of two infinite numbers is none.
 NodeEntry GraphBuilder::LogSumExp(const std::string& name, int worker,
                                   const std::vector<NodeEntry>& terms) {
   const Shape term_shape = shape(terms[0]);
@@ -144,13 +144,15 @@ NodeEntry GraphBuilder::LogSumExp(const std::string& name, int worker,
                        const std::vector<NodeEntry>& inputs) {
     return AddOne(node, name + part, worker, inputs, term_shape, term_dtype);
   };
-  const NodeEntry largest =
-      add(FiniteNode(), "/finite", {Reduce(name + "/max", worker, terms, Reducer::kMax)});
+  const NodeEntry largest = Reduce(name + "/max", worker, terms, Reducer::kMax);
+  const NodeEntry ones = add(OnesLikeNode(), "/ones", {largest});
   std::vector<NodeEntry> powers;
   for (size_t i = 0; i < terms.size(); ++i) {
     const std::string number = std::to_string(i);
     const NodeEntry less = add(DifferenceNode(), "/less" + number, {terms[i], largest});
-    powers.push_back(add(ExpNode(), "/exp" + number, {less}));
+    const NodeEntry power = add(ExpNode(), "/exp" + number, {less});
+    const NodeEntry equal = add(EqualNode(), "/equal" + number, {terms[i], largest});
+    powers.push_back(add(WhereNode(), "/power" + number, {equal, ones, power}));
   }
   const NodeEntry logarithm =
       add(LogNode(), "/log", {Reduce(name + "/sum", worker, powers, Reducer::kSum)});

@@ -146,8 +146,13 @@ TEST(GraphBuilder, ReducesSumsAtOnceAndOthersInTheOrderOfTheTerms) {
   const Node sum_of_powers =
       NodeOf(builder, builder.Reduce("l", kWorker, terms, Reducer::kLogSumExp));
   EXPECT_EQ(sum_of_powers.op, "add_n");
-  EXPECT_EQ(NodeOf(builder, sum_of_powers.inputs[0]).op, "clip");
-  EXPECT_EQ(NodeOf(builder, sum_of_powers.inputs[1]).op, "log");
+  // Nothing bounds the largest term, whose power is one even if it is infinite.
+  EXPECT_EQ(NodeOf(builder, sum_of_powers.inputs[0]).op, "_maximum");
+  const Node logarithm = NodeOf(builder, sum_of_powers.inputs[1]);
+  EXPECT_EQ(logarithm.op, "log");
+  const Node power = NodeOf(builder, NodeOf(builder, logarithm.inputs[0]).inputs[0]);
+  EXPECT_EQ(power.op, "where");
+  EXPECT_EQ(NodeOf(builder, power.inputs[0]).op, "_equal");
   terms.push_back(Variable(&builder, {3}));
   EXPECT_THROW(builder.Reduce("s", kWorker, terms, Reducer::kSum), InternalError);
 }
