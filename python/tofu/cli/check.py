@@ -62,7 +62,7 @@ def check(
     """
     opened = open_model(
         target, args, workers=workers, meshes=[mesh] if mesh else [], settings=settings,
-        optimizer=None,
+        optimizer="none",
     )  # fmt: skip
     runs = opened.model.trained(opened.given, steps=steps, plan=plan)
     # This module needs NumPy.

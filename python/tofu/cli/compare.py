@@ -19,7 +19,7 @@ from tofu.cli.options import (
     describe_option,
     device_option,
     format_option,
-    log_option,
+    level_option,
     machine_option,
     meshes_option,
     optimizer_option,
@@ -54,7 +54,7 @@ _FIELDS = (
     "[default: 2,4,8]",
 )
 @device_option
-@log_option
+@level_option
 @describe_option
 @click.option(
     "--search",
@@ -94,7 +94,7 @@ def compare_command(
     count: str,
     objectives: Optional[str],
     shapes: tuple[str, ...],
-    optimizer: str,
+    optimizer: Optional[str],
     batch_size: Optional[int],
     form: str,
     target: str,
@@ -111,7 +111,7 @@ def compare_command(
     chosen = [parse_mode(text.strip(), "--search") for text in modes.split(",")]
     opened = open_model(
         target, args, workers=workers, meshes=meshes, usual=_USUAL, symbol=SymbolInputs(shapes),
-        optimizer=None if optimizer == "none" else optimizer, batch_size=batch_size,
+        optimizer=optimizer, batch_size=batch_size,
         settings={"objective": "time" if objectives == "both" else objectives, **settings},
     )  # fmt: skip
     model, devices, config = opened.model, opened.devices, opened.config

@@ -20,7 +20,7 @@ from tofu.cli.options import (
     describe_option,
     device_option,
     format_option,
-    log_option,
+    level_option,
     meshes_option,
     shape_option,
 )
@@ -74,15 +74,15 @@ _SAVES = 0.99  # of the bytes: less is worth a word
     "--optimizer",
     "fitting",
     type=click.Choice(tuple(OPTIMIZERS)),
-    show_default="that of a script's Trainer, else sgd",
-    help="The one that has to fit.",
+    help="The one that has to fit. Default: that of a script's Trainer, adam for a module, else "
+    "sgd.",
 )
 @click.option(
     "--recompute", type=click.Choice(("none", "all")), default="none", show_default=True,
     help="Whether the backward pass computes activations again instead of keeping them.",
 )  # fmt: skip
 @device_option
-@log_option
+@level_option
 @describe_option
 @shape_option
 @batch_size_option
@@ -114,16 +114,19 @@ def estimate_command(
         settings=settings, symbol=SymbolInputs(shapes), optimizer=_COUNTED, batch_size=batch_size,
     )  # fmt: skip
     model = opened.model
-    optimizer = fitting or _holding(model.states())
+    optimizer = fitting or _holding(model)
     report = Report(target, [], optimizer, count == EXACT, limit, recomputes=recompute == "all")
     report = _Printer(form, opened.devices).print(report, model)
     if limit is not None and fewest(report.found, optimizer, limit) is None:
         raise SystemExit(1)
 
 
-def _holding(states: Optional[int]) -> str:
-    """The optimizer that keeps at least as many tensors for a parameter, if one does."""
-    enough = [name for name, count in OPTIMIZERS.items() if count >= (states or 0)]
+def _holding(model: Model) -> str:
+    """The first optimizer that keeps as many tensors for a parameter as the target's own does."""
+    states = model.states()
+    if states is None:
+        return model.usual_optimizer
+    enough = [name for name, count in OPTIMIZERS.items() if count >= states]
     return enough[0] if enough else list(OPTIMIZERS)[-1]
 
 

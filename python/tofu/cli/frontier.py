@@ -18,7 +18,7 @@ from tofu.cli.options import (
     describe_option,
     device_option,
     format_option,
-    log_option,
+    level_option,
     mesh_option,
     optimizer_option,
     shape_option,
@@ -71,7 +71,7 @@ _MODES = "allrow-greedy,spartan,equalchop,icml18"
 )  # fmt: skip
 @click.option("--quick", is_flag=True, help="Estimate memory instead of counting it exactly.")
 @device_option
-@log_option
+@level_option
 @describe_option
 @shape_option
 @optimizer_option
@@ -95,7 +95,7 @@ def frontier_command(
     recompute: str,
     quick: bool,
     shapes: tuple[str, ...],
-    optimizer: str,
+    optimizer: Optional[str],
     batch_size: Optional[int],
     save: Optional[str],
     form: str,
@@ -105,7 +105,6 @@ def frontier_command(
 ) -> None:
     """Search plans within memory limits, and print those that no other one beats."""
     most = None if memory is None else parse_bytes(memory, "--memory")
-    update = None if optimizer == "none" else optimizer
     options = (
         SearchOptions() if machine is None else SearchOptions(objective="time", machine=machine)
     )
@@ -114,7 +113,7 @@ def frontier_command(
     compared = rivals_of([each.strip() for each in rivals.split(",") if each.strip()], options)
     opened = open_model(
         target, args, workers=workers, meshes=[mesh] if mesh else [], symbol=SymbolInputs(shapes),
-        optimizer=update, batch_size=batch_size, settings=settings,
+        optimizer=optimizer, batch_size=batch_size, settings=settings,
     )  # fmt: skip
     model, devices, config = opened.model, opened.devices, opened.config
     predict = None

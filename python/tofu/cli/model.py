@@ -85,7 +85,7 @@ def open_model(
         usual: numbers of workers if neither is given; None: the target's own default.
         settings: options that become variables (``set_variables``).
         symbol: as for ``MXNetModel``.
-        optimizer: the optimizer whose state counts; None: none.
+        optimizer: the optimizer whose state counts, or "none"; None: the target's usual one.
         batch_size: as for ``MXNetModel``.
         plan: the file of a plan to use instead of a search, or None.
         all_graphs: as for ``MXNetModel``.
@@ -110,7 +110,7 @@ def open_model(
         has_own = {} if plan is None else {"optimizer": f"the plan {plan} has its own"}
         refuse(context, target, {**module.refusals(target), **has_own})
         set_variables(**settings)
-        model = module(target, optimizer, plan)
+        model = module(target, _update(optimizer or module.usual_optimizer), plan)
     else:
         refuse(context, target, MXNetModel.refusals(target))
         check_mxnet(who, load=False)
@@ -120,11 +120,15 @@ def open_model(
         most = max(counts or usual or (saved.workers[:1] if saved is not None else (0,)))
         switch_on(workers=str(most) if most else None, plan=plan, **settings)
         model = MXNetModel(
-            target, args, symbol=symbol, optimizer=optimizer, batch_size=batch_size, saved=saved,
-            all_graphs=all_graphs,
+            target, args, symbol=symbol, optimizer=_update(optimizer or MXNetModel.usual_optimizer),
+            batch_size=batch_size, saved=saved, all_graphs=all_graphs,
         )  # fmt: skip
     given = meshed or model.arranged(counts)
     return Opened(model, Config.from_environment(), given, usual)
+
+
+def _update(optimizer: str) -> Optional[str]:
+    return None if optimizer == "none" else optimizer
 
 
 def refuse(context: click.Context, target: str, refusals: Mapping[str, str]) -> None:

@@ -50,6 +50,7 @@ __all__ = [
     "is_module",
     "format_option",
     "layers_option",
+    "level_option",
     "log_option",
     "mesh_option",
     "meshes_option",
@@ -112,6 +113,26 @@ fetch_option = click.option(
 )
 log_option = click.option(
     "--log", metavar="WORDS", help="quiet, info or debug, and dump:DIR. Default: $TOFU_LOG."
+)
+
+
+def _without_dumps(
+    context: click.Context, option: click.Parameter, words: Optional[str]
+) -> Optional[str]:
+    """Refuse dumps. Raises ConfigError."""
+    if words is not None and "dump:" in words:
+        raise ConfigError(
+            f"--log {words}: tofu {context.info_name} makes many plans; tofu plan, simulate and "
+            "run dump the passes of one"
+        )
+    return words
+
+
+level_option = click.option(
+    "--log",
+    metavar="WORD",
+    callback=_without_dumps,
+    help="quiet, info or debug. Default: $TOFU_LOG.",
 )
 search_option = click.option(
     "--search",
@@ -200,9 +221,8 @@ shape_option = click.option(
 optimizer_option = click.option(
     "--optimizer",
     type=click.Choice(["none", "sgd", "sgd_mom", "adam"]),
-    default="sgd",
-    show_default=True,
-    help="Update of the parameters of a symbol file or model to plan for.",
+    help="Update of the parameters to plan for. Default: a script's own; adam for a module, sgd "
+    "for a symbol file or a model.",
 )
 batch_size_option = click.option(
     "--batch-size",

@@ -135,7 +135,7 @@ def plan(
     dtypes: tuple[str, ...],
     inputs: tuple[str, ...],
     predict: bool,
-    optimizer: str,
+    optimizer: Optional[str],
     batch_size: Optional[int],
     form: str,
     everything: bool,
@@ -164,7 +164,7 @@ def plan(
     opened = open_model(
         target, args, workers=workers, meshes=[mesh] if mesh else [], settings=settings,
         symbol=SymbolInputs(shapes, dtypes, inputs, predict), batch_size=batch_size,
-        optimizer=None if optimizer == "none" else optimizer, all_graphs=True,
+        optimizer=optimizer, all_graphs=True,
     )  # fmt: skip
     model = opened.model
     if form not in (*FORMATS[:3], *model.formats):

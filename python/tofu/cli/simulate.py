@@ -71,7 +71,7 @@ def simulate(
     mesh: Optional[str],
     machine: str,
     plan: Optional[str],
-    optimizer: str,
+    optimizer: Optional[str],
     shapes: tuple[str, ...],
     batch_size: Optional[int],
     perfetto: Optional[str],
@@ -95,7 +95,7 @@ def simulate(
         workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
     opened = open_model(
         target, args, workers=workers, meshes=[mesh] if mesh else [], symbol=SymbolInputs(shapes),
-        optimizer=None if optimizer == "none" else optimizer, batch_size=batch_size, plan=plan,
+        optimizer=optimizer, batch_size=batch_size, plan=plan,
         settings={"machine": machine, "device": "cpu", **settings},
     )  # fmt: skip
     model, devices, config = opened.model, opened.devices, opened.config
@@ -110,7 +110,7 @@ def simulate(
 
     def simulated(each: Devices) -> tuple[Simulation, Problem]:
         problem = model.problem(each)
-        found = search_problem(problem, options, fetch=fetch)
+        found = search_problem(problem, options, fetch=fetch, dump_dir=config.dump_dir)
         simulation = problem.front_end.simulate(
             found.plan, described, fetch=fetch, with_timeline=perfetto is not None
         )

@@ -27,6 +27,7 @@ from tofu import exit_status, uncaught
 from tofu.config import MXNET_ENVIRONMENT, Config
 from tofu.errors import ConfigError
 from tofu.mx.run import error_list
+from tofu.plans.report_level import set_level
 
 from .blocks import block, block_call, unhybridized
 from .modules import module
@@ -112,7 +113,7 @@ def enable(
     disable()
     error_list.reserve()
     error_list.take_turns()
-    messages.set_level(new.log_level)
+    set_level(new.log_level)
     _set_environment(new.state)
     _name_crashes()
     _patch_mxnet(new.state)

@@ -62,4 +62,4 @@ def uses_gpus(config: Config) -> bool:
 
 def default_fetch() -> str:
     """The default kind of fetch: MultiFetch on CPUs, MXNet's copies on GPUs."""
-    return "plain" if mx.context.num_gpus() else "multifetch"
+    return "plain" if uses_gpus(Config.from_environment()) else "multifetch"

@@ -45,9 +45,11 @@ class Model(abc.ABC):
         name: the target of the command.
         formats: formats of plans that it has besides tables, JSON and a page.
         scales: whether the graph can be made for other batch sizes.
+        usual_optimizer: the one whose state counts if neither the user nor the target names one.
     """
 
     scales = False
+    usual_optimizer = "sgd"
     formats: tuple[str, ...] = ()
 
     def __init__(self, name: str) -> None:

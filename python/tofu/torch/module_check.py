@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import multiprocessing
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +65,7 @@ def trained(target: str, mesh: tuple[int, ...], steps: int, plan: Optional[str] 
 def _rank(
     number: int, count: int, folder: str, target: str, mesh: Any, steps: int, plan: Optional[str]
 ) -> None:
+    os.environ.setdefault("TOFU_LOG", "quiet")  # the command tells the result
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/meeting", rank=number, world_size=count

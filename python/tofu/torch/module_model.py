@@ -51,6 +51,7 @@ class ModuleModel(Model):
     """
 
     formats = ("python",)
+    usual_optimizer = "adam"  # as for tofu.torch.plan
 
     def __init__(self, target: str, optimizer: Optional[str], plan: Optional[str] = None) -> None:
         super().__init__(target)

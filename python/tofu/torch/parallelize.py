@@ -20,10 +20,11 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
 
-from tofu.config import RECOMPUTES
+from tofu.config import Config
 from tofu.errors import ConfigError, GraphError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
+from tofu.plans.report_level import set_level
 from tofu.torch.autograd_step import Call, step
 from tofu.torch.example_inputs import Inputs, by_position_and_name
 from tofu.torch.left_by_forward import Lasting, Left, lasting, leave
@@ -36,6 +37,7 @@ from tofu.torch.placements import WHOLE, of_dtensor, tiles_of, to_dtensor
 from tofu.torch.planning import check_mesh, plan_traced, wish_of
 from tofu.torch.private_names import pytree
 from tofu.torch.rank_program import Program
+from tofu.torch.rank_report import tell_planned
 from tofu.torch.ranks import (
     agreed,
     alike,
@@ -67,7 +69,7 @@ def parallelize(
     plan: GivenPlan = None,
     options: Optional[SearchOptions] = None,
     memory: Union[int, str, None] = None,
-    recompute: str = RECOMPUTES[0],
+    recompute: Optional[str] = None,
     compiled: bool = False,
     init: Initialise = None,
 ) -> torch.nn.Module:
@@ -79,10 +81,11 @@ def parallelize(
         args: example inputs of the whole batch, or a dict of them by name, as loaders have.
         kwargs: example inputs by name.
         plan: a plan, or a file that holds one; None: rank 0 searches for one.
-        options: options of the search.
-        memory: what a rank may hold in a step, in bytes or as "12GiB".
+        options: options of the search; None: those of the TOFU_* variables.
+        memory: what a rank may hold in a step, in bytes or as "12GiB"; None: TOFU_MEMORY, if it
+            is set.
         recompute: which activations the backward pass computes again: "auto" (as few as the
-            memory needs), "none", or "all" (that save memory).
+            memory needs), "none", or "all" (that save memory); None: TOFU_RECOMPUTE, else "auto".
         compiled: whether torch.compile compiles the calls between exchanges, in the first
             step.
         init: for parameters on the device ``meta``: a function that is called with every
@@ -104,16 +107,21 @@ def parallelize(
             f"{_HERE}: the module is compiled by torch.compile; give the module itself, with "
             "compiled=True, or compile what parallelize returns"
         )
-    devices, wish = _mesh(mesh), wish_of(_HERE, options, memory, recompute)
+    devices = _mesh(mesh)
+    wish, config = agreed(  # ranks may have other variables
+        lambda: (wish_of(_HERE, options, memory, recompute), Config.from_environment())
+    )
+    set_level(config.log_level)
     take_plain_as_whole()
-    runner = _Runner(model, devices, wish, compiled)
+    runner = _Runner(model, devices, wish, compiled, is_strict=config.strict)
     runner.prepare(*by_position_and_name(args, kwargs), plan, init)
     model.forward = runner
     if hasattr(type(model), "save_pretrained"):
         model.save_pretrained = SavePretrained(model)
     for module in model.modules():  # for calls of a part alone
         if module is not model and type(module).forward is not torch.nn.Module.forward:
-            module.forward = _Runner(module, devices, Wish(exact=False), compiled)
+            part_wish = Wish(exact=False)
+            module.forward = _Runner(module, devices, part_wish, compiled, is_strict=config.strict)
     return model
 
 
@@ -165,6 +173,8 @@ class _Runner(Replacement):
         mesh: DeviceMesh,
         wish: Wish,
         compiled: bool,
+        *,
+        is_strict: bool,
     ) -> None:
         self.own_forward = vars(model).get("forward")
         self.__signature__ = inspect.signature(model.forward)
@@ -175,6 +185,7 @@ class _Runner(Replacement):
         self._wish = wish
         self._state = ModuleState(model)
         self._whole = WholeCalls(model)
+        self._is_strict = is_strict
         self._said: set[str] = set()
         self._open = OpenTraces()
         self._lasting: dict[Any, Lasting] = {}  # by the form of open traces
@@ -316,6 +327,12 @@ class _Runner(Replacement):
             return None
 
     def _say(self, reason: str) -> None:
+        """Warn of a call that no plan serves. Raises ConfigError if TOFU_STRICT forbids it."""
+        if self._is_strict:
+            raise ConfigError(
+                f"{self._name}: this kind of call cannot be partitioned, as TOFU_STRICT requires: "
+                f"{reason}; without it, every rank runs the call whole"
+            )
         say_once(
             self._said,
             f"{self._name}: every rank runs this kind of call whole, in plain torch, on all "
@@ -382,6 +399,9 @@ class _Runner(Replacement):
         else:
             text = given.to_json() if isinstance(given, TorchPlan) else plan_file_text(given)
             plan = read_plan(text, traced, sizes, _named(given))
+        if dist.get_rank() == 0:
+            origin = "" if given is None else _named(given)
+            tell_planned(self._name, plan, self._mesh.device_type, origin, first=not self.programs)
         return Program(plan, self._mesh, compiled=self._compiled)
 
     def _traced_open(self, args: Any, kwargs: Any) -> Optional[Traced]:

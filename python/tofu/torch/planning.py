@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional, Union
 import torch
 
 from tofu import _core
-from tofu.config import RECOMPUTES, parse_bytes, parse_recompute
+from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.planner.decide import plan_problem
 from tofu.planner.wish import Wish
@@ -53,7 +53,7 @@ def plan(
     optimizer: Optional[str] = "adam",
     options: Optional[SearchOptions] = None,
     memory: Union[int, str, None] = None,
-    recompute: str = RECOMPUTES[0],
+    recompute: Optional[str] = None,
     name: str = "",
 ) -> TorchPlan:
     """Plan a module for a mesh; nothing is run.
@@ -65,10 +65,10 @@ def plan(
         mesh: the size of every dimension of the mesh, outermost first.
         device: the type of the mesh's devices.
         optimizer: the optimizer whose state counts as memory: "sgd", "sgd_mom", "adam" or None.
-        options: options of the search.
-        memory: what a rank may hold, in bytes or as "12GiB".
+        options: options of the search; None: those of the TOFU_* variables.
+        memory: what a rank may hold, in bytes or as "12GiB"; None: TOFU_MEMORY, if it is set.
         recompute: which activations the backward pass computes again: "auto" (as few as the
-            memory needs), "none", or "all" (that save memory).
+            memory needs), "none", or "all" (that save memory); None: TOFU_RECOMPUTE, else "auto".
         name: the module's name in output; "": the name of its class.
 
     Raises:
@@ -91,15 +91,16 @@ def plan(
 
 
 def wish_of(
-    where: str, options: Optional[SearchOptions], memory: Union[int, str, None], recompute: str
+    where: str,
+    options: Optional[SearchOptions],
+    memory: Union[int, str, None],
+    recompute: Optional[str],
 ) -> Wish:
-    """A wish for a module's plan. Raises ConfigError for a value that cannot be used."""
-    limit = None
-    if memory is not None:
-        text = memory if isinstance(memory, str) else f"{memory}B"
-        limit = parse_bytes(text, f"{where}: memory")
-    chosen = parse_recompute(recompute, f"{where}: recompute")
-    return Wish(options or SearchOptions(), limit, chosen)
+    """A wish for a module's plan, as ``plan`` has it. Raises ConfigError for a wrong value."""
+    size = memory if memory is None or isinstance(memory, str) else f"{memory}B"
+    texts = {"memory": size, "recompute": recompute}
+    wish = Wish.of(Config.from_arguments(where, texts, None, {}))
+    return wish if options is None else dataclasses.replace(wish, options=options)
 
 
 def plan_traced(

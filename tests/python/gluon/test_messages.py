@@ -13,6 +13,7 @@ import pytest
 
 import tofu.gluon  # noqa: F401  (messages belong to it)
 from tofu.gluon.session import block_report, messages
+from tofu.plans.report_level import set_level
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def session():
     wish = types.SimpleNamespace(dump_dir=None)
     made = types.SimpleNamespace(state=state, wish=wish, workers=1, contexts=(context,))
     yield made
-    messages.set_level("info")
+    set_level("info")
 
 
 def compiled(indivisible, serial_bytes):
@@ -57,10 +58,10 @@ def told(function, *args):
 
 
 def test_debug_tells_more_than_info(session, capsys):
-    messages.set_level("info")
+    set_level("info")
     report("net", compiled({}, 4096), session, parameters=10, serial_bytes=4096)
     info = capsys.readouterr().err
-    messages.set_level("debug")
+    set_level("debug")
     report("net", compiled({}, 4096), session, parameters=10, serial_bytes=4096)
     debug = capsys.readouterr().err
     assert debug.endswith(info)
@@ -108,7 +109,7 @@ def test_many_workers_are_warned_of_once(session):
     ],
 )
 def test_the_line_tells_which_plan_was_used(session, capsys, files, text):
-    messages.set_level("info")
+    set_level("info")
     session.state.depth.level = 1
     for file in files:
         report("net", compiled({}, 1), session, serial_bytes=4096, plan_file=file)
@@ -134,7 +135,7 @@ def test_several_blocks_are_summed_up_once(
 ):
     monkeypatch.setattr("sys.argv", [script, "--name", "a b"])
     monkeypatch.setitem(sys.modules, "__main__", types.SimpleNamespace(__spec__=None))
-    messages.set_level("info")
+    set_level("info")
     for number in range(blocks):
         session.state.depth.setup_seconds = 0.25
         report(f"net{number}", compiled({}, 1), session, serial_bytes=2048)
@@ -151,7 +152,7 @@ def test_several_blocks_are_summed_up_once(
 
 
 def test_a_block_that_runs_in_part_is_one_warning(session, capsys):
-    messages.set_level("info")
+    set_level("info")
     session.strict, session.plans = False, None
     session.wish.limit_bytes = None
     session.state.depth.level = 1
@@ -180,7 +181,7 @@ def test_a_block_outside_others_that_cannot_be_traced_is_one_warning(session):
 
 
 def test_the_set_up_time_is_that_of_all_phases(session, capsys):
-    messages.set_level("info")
+    set_level("info")
     session.state.depth.level = 1
     for doing, seconds in (("partitioning", 0.25), ("binding", 0.5)):
         with messages.phase("net", doing, session):
@@ -194,7 +195,7 @@ def test_the_set_up_time_is_that_of_all_phases(session, capsys):
 
 
 def test_what_takes_long_says_what_it_is_doing(monkeypatch, capsys, session):
-    messages.set_level("info")
+    set_level("info")
     timers = []
 
     class Timer(threading.Timer):

@@ -165,9 +165,9 @@ def test_memory_is_estimated_over_meshes(module) -> None:
     assert sums["adam"] - sums["sgd_mom"] == sums["sgd_mom"] - sums["sgd"] > 0
     assert alone["communicated_bytes"] == 0 < two["communicated_bytes"]
     text = output(*words, "--gpu-memory", "1GiB")
-    assert "It fits in 1.0 GiB with sgd without tofu." in text
+    assert "It fits in 1.0 GiB with adam without tofu." in text
     ran = CliRunner().invoke(cli, (*words, "--gpu-memory", "1KiB"))
-    assert ran.exit_code == 1 and "Nothing fits in 1.0 KiB with sgd: the least is" in ran.output
+    assert ran.exit_code == 1 and "Nothing fits in 1.0 KiB with adam: the least is" in ran.output
 
 
 def test_plans_of_the_frontier_beat_each_other(module) -> None:

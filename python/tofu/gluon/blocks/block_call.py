@@ -23,6 +23,7 @@ from tofu.gluon.session import block_report
 from tofu.gluon.session.session import Session, active
 from tofu.gluon.training.parameter import is_tiled, shape_of
 from tofu.mx.nnvm import symbol_text
+from tofu.plans.report_level import in_short
 
 __all__ = ["call"]
 
@@ -99,10 +100,7 @@ def _share(block: Any, args: Any, outputs: Any, inside: Sequence[block_report.Pa
     tiled = sum(size for p, size in sizes.items() if is_tiled(p))
     operators = f"{partitioned:,} of its {partitioned + eager:,}" if eager else "all of its"
     share = "all" if tiled == sum(sizes.values()) else f"{tiled / sum(sizes.values()):.1%}"
-    return (
-        f"{operators} operators, {share} of its {block_report.in_short(sum(sizes.values()))} "
-        "parameters"
-    )
+    return f"{operators} operators, {share} of its {in_short(sum(sizes.values()))} parameters"
 
 
 def _recorded(*values: Any) -> int:

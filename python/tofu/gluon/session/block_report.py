@@ -16,11 +16,12 @@ from tofu.planner.compile_plan import Compiled
 from tofu.planner.search import is_kept
 from tofu.plans.parts import Parts
 from tofu.plans.plan import format_bytes
+from tofu.plans.report_level import in_short
 
 from . import messages
 from .session import Session, describe_contexts
 
-__all__ = ["Partitioned", "first_step", "in_short", "partitioned", "tell_call", "untraced"]
+__all__ = ["Partitioned", "first_step", "partitioned", "tell_call", "untraced"]
 
 _log = logging.getLogger("tofu")
 
@@ -256,11 +257,3 @@ def untraced(name: str, reason: str, session: Session) -> None:
 
 def _warn_untraced(name: str, reason: str) -> None:
     messages.warn(f"{name} runs eagerly, only the blocks inside it can be partitioned: {reason}")
-
-
-def in_short(count: int) -> str:
-    """A large number with a unit."""
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return str(count)

@@ -36,14 +36,12 @@ __all__ = [
     "plain_fetch",
     "plan_missing",
     "replicated",
-    "set_level",
     "stale_text",
     "undescribed",
     "warn",
     "warn_serial",
 ]
 
-_LEVELS = {"quiet": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
 # A replicated tensor is worth a warning if it holds this share of the graph's bytes.
 _LARGE_SHARE = 0.01
 _LARGE_BYTES = 1024  # with fewer, only if most of the graph is replicated
@@ -57,27 +55,6 @@ _log = logging.getLogger("tofu")
 
 class TofuWarning(UserWarning):
     """Something runs differently than a reader of the script would expect."""
-
-
-class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to the current sys.stderr, not the one from when tofu was turned on."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.stream = sys.stderr
-        progress.clear()
-        super().emit(record)
-
-
-_handler = _Stderr()
-_handler.setFormatter(logging.Formatter("tofu: %(message)s"))
-
-
-def set_level(level: str) -> None:
-    """Show lines of this level and above on standard error."""
-    _log.setLevel(_LEVELS[level])
-    _log.propagate = False
-    if _handler not in _log.handlers:
-        _log.addHandler(_handler)
 
 
 def warn(text: str) -> None:
