@@ -13,6 +13,7 @@ import torch
 
 from tofu.errors import ConfigError
 from tofu.torch.example_inputs import by_position_and_name
+from tofu.torch.without_gpus import without_gpus
 
 __all__ = ["load"]
 
@@ -41,7 +42,8 @@ def load(target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]
         function = getattr(importlib.import_module(where), name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{target}: cannot be imported ({error}); {_EXPECTED}") from error
-    return _checked(target, function())
+    with without_gpus():
+        return _checked(target, function())
 
 
 def _saved(path: Path) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:

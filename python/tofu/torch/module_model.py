@@ -19,6 +19,7 @@ from tofu.torch.module_trace import trace
 from tofu.torch.planning import Ranks
 from tofu.torch.torch_plan import TorchPlan, plan_file_text, read_plan
 from tofu.torch.traced import Traced
+from tofu.torch.without_gpus import without_gpus
 
 __all__ = ["ModuleModel", "meshes_of"]
 
@@ -122,7 +123,7 @@ class ModuleModel(Model):
 
     @functools.cached_property
     def _traced(self) -> Traced:
-        with stage(f"tracing {self.name}"):
+        with stage(f"tracing {self.name}"), without_gpus():
             return trace(*self._module)
 
 

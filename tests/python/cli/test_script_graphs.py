@@ -121,6 +121,14 @@ def test_options_that_fit_no_graph(tmp_path):
     assert "have no tensor or operator of that name" in line
 
 
+def test_a_script_that_names_a_gpu_is_planned_without_one(tmp_path):
+    on_gpu = GAN.replace("initialize()", "initialize(ctx=mx.gpu(0))").replace(
+        "shape=(12, 6))", 'shape=(12, 6), ctx=mx.Context("gpu"))'
+    )
+    done = plan(tmp_path, on_gpu, "--format", "json")
+    assert done.returncode == 0 and len(json.loads(done.stdout)) == 3, done.stderr
+
+
 @pytest.mark.parametrize("command", ["plan", "estimate", "compare", "frontier"])
 def test_a_script_that_ends_early_gives_its_status(tmp_path, command):
     """The status is the number of its arguments, with its own name."""

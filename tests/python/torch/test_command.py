@@ -31,6 +31,27 @@ def wrong():
     return 3
 """
 
+ON_GPUS = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.layer, self.device = nn.Linear(8, 8), device
+
+    def forward(self, data):
+        return self.layer(data) + torch.ones(8, device=self.device)
+
+def plain():
+    return Net("cpu"), (torch.ones(4, 8),)
+
+def named():
+    gpu = torch.device("cuda", 1)
+    data = torch.ones(4, 8, device="cuda:1").pin_memory()
+    return Net(gpu).to("cuda").to(gpu).cuda(), (data.to(gpu, torch.float32).cuda(1),)
+"""
+
 
 @pytest.fixture(autouse=True)
 def environment() -> Iterator[None]:
@@ -152,6 +173,20 @@ def test_a_saved_program_is_planned(tmp_path) -> None:
     torch.export.save(torch.export.export(model, inputs), path)
     document = json.loads(output("plan", "--mesh", "2", "--format", "json", path))
     assert set(document["placements"]["parameters"]) == {n for n, _ in model.named_parameters()}
+
+
+def test_a_module_that_names_gpus_is_planned_without_any(tmp_path, monkeypatch) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there are GPUs")
+    (tmp_path / "net_on_gpus.py").write_text(ON_GPUS)
+    monkeypatch.syspath_prepend(tmp_path)
+    plans = [
+        json.loads(output("plan", "--mesh", "2", "--format", "json", f"net_on_gpus:{name}"))
+        for name in ("plain", "named")
+    ]
+    assert plans[0]["plan"]["graph_hash"] == plans[1]["plan"]["graph_hash"]
+    with pytest.raises((AssertionError, RuntimeError)):
+        torch.ones(2, device="cuda")
 
 
 def test_memory_is_estimated_over_meshes(module) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
 
 import mxnet as mx
@@ -51,6 +51,19 @@ class _Seen(BaseException):
         self.problem = problem
 
 
+@contextlib.contextmanager
+def _cpu_for_gpus() -> Iterator[None]:
+    """Let the CPU stand for the GPUs that a script names, if MXNet sees none."""
+    types = mx.Context.devstr2type
+    before = dict(types)
+    if not mx.context.num_gpus():
+        types["gpu"] = types["cpu"]
+    try:
+        yield
+    finally:
+        types.update(before)
+
+
 class DryRun:
     """A context in which blocks give zeros; tofu must be enabled in it.
 
@@ -74,6 +87,7 @@ class DryRun:
 
     def __enter__(self) -> DryRun:
         self._undo.enter_context(looking(problem=_stop))
+        self._undo.enter_context(_cpu_for_gpus())
         seams = [
             (PartitionedBlock, "run", self._run),
             (trace_check, "difference", _without_difference),
