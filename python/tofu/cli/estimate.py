@@ -388,7 +388,8 @@ def _nothing_fits(report: Report, size: str) -> list[str]:
     over = f"{least.devices} worker{'s' * (least.workers > 1)}"
     again = ", with recomputation" * report.recomputes
     lines = [
-        f"Nothing fits in {size} with {report.optimizer}: the least is {held}, over {over}{again}."
+        f"Nothing fits in {size} with {report.optimizer}: the least is {held}, over {over}{again}"
+        f"{_with_recomputation(report, least)}."
     ]
     plan = least.plan
     if plan is not None and plan.peak is not None:
@@ -399,6 +400,16 @@ def _nothing_fits(report: Report, size: str) -> list[str]:
         ]
         lines += [f"largest then: {'; '.join(named)}"] if named else []
     return [*lines, f"What would help: {'; '.join(_changes(report, least))}."]
+
+
+def _with_recomputation(report: Report, least: Estimate) -> str:
+    """The result of the attempt with recomputation, if there was one."""
+    if report.again is None:
+        return ""
+    held = report.again.held_bytes(report.optimizer)
+    if held >= _SAVES * least.held_bytes(report.optimizer):
+        return "; recomputation hardly helps"
+    return f"; with recomputation it is {format_bytes(held)}"
 
 
 def _changes(report: Report, least: Estimate) -> list[str]:

@@ -159,6 +159,7 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
     front = unbeaten(points)
     turning = turning_point(front)
     rivals = [point for point in points if point.is_rival]
+    beaten = [point for point in rivals if not any(point is each for each in front)]
     if form == "json":
         document = {
             "format": "tofu-frontier",
@@ -174,15 +175,15 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
         }
         return json.dumps(document, indent=1) + "\n"
     if form == "csv":
-        records = [{**_record(p, turning), "rival": p.is_rival} for p in [*front, *rivals]]
+        records = [{**_record(p, turning), "rival": p.is_rival} for p in [*front, *beaten]]
         return csv_table(list(records[0]), records)
     if form == "svg":
         return draw(target, front, rivals, turning)
-    header, rows = _rows(front, rivals, turning)
+    header, rows = _rows(front, beaten, turning)
     if form == "html":
         picture = draw("", front, rivals, turning)
         numbers = range(len(header) - 1)
-        changes = ["", *map(changed, front, front[1:]), *["shown to compare"] * len(rivals)]
+        changes = ["", *map(changed, front, front[1:]), *["shown to compare"] * len(beaten)]
         rows = [(*row, change) for row, change in zip(rows, changes)]
         header = (*header, "changes against the plan above")
         return html_page(

@@ -166,10 +166,9 @@ def _recomputations(problem: Problem) -> Iterator[Recomputation]:
 
 
 def unbeaten(points: Sequence[Point]) -> list[Point]:
-    """Keep the points that no other beats in both cost and memory, by ascending memory."""
+    """Keep the points that no other, of rivals too, beats in cost and memory, by their memory."""
     front: list[Point] = []
-    candidates = (point for point in points if not point.is_rival)
-    for point in sorted(candidates, key=lambda point: (point.held_bytes, point.cost)):
+    for point in sorted(points, key=lambda p: (p.held_bytes, p.cost, p.is_rival)):
         if not front or point.cost < front[-1].cost:
             front.append(point)
     return front

@@ -99,6 +99,8 @@ class Searched:
                 chosen=self.options.objective,
                 simulated_ns=dict(self.simulated_ns),
             )
+        if self.options.allow_replication:
+            notes["replication"] = True
         stopped = _stopped(self.plan, self.options)
         return Plan.of(self.plan, model=self.problem.name, **notes, stopped=stopped)
 

@@ -175,6 +175,7 @@ class Plan:
         routes: inputs that workers do not fetch directly (docs/formats.md).
         output_routes: the same for outputs, whose terms may be added up within hosts first.
         chosen: the objective of the plan that simulation chose, or "" if nothing was simulated.
+        replication: whether tensors might stay whole if that is cheaper.
         simulated_ns: the simulated step of each candidate, negative if it does not fit.
         recompute: what runs again in the backward pass (docs/formats.md); None: nothing.
         peak: a worker's memory over a step; None if unknown. Not part of the document.
@@ -208,6 +209,7 @@ class Plan:
     routes: Sequence[Mapping[str, Any]] = ()
     output_routes: Sequence[Mapping[str, Any]] = ()
     chosen: str = ""
+    replication: bool = False
     simulated_ns: Mapping[str, int] = dataclasses.field(default_factory=dict)
     recompute: Optional[Mapping[str, Any]] = None
     peak: Optional[Peak] = dataclasses.field(repr=False, compare=False, default=None)
@@ -308,6 +310,7 @@ class Plan:
             routes=tuple(document.get("routes", ())),
             output_routes=tuple(document.get("output_routes", ())),
             chosen=str(document.get("chosen", "")),
+            replication=bool(document.get("replication", False)),
             simulated_ns=dict(document.get("simulated_ns", {})),
             recompute=document.get("recompute"),
             written=document,

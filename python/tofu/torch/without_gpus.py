@@ -42,5 +42,5 @@ def _on_cpu(value: Any) -> Any:
 
 def _is_gpu(value: Any) -> bool:
     if isinstance(value, torch.device):
-        return value.type == "cuda"
+        return bool(value.type == "cuda")
     return isinstance(value, str) and value.partition(":")[0] == "cuda"

@@ -94,8 +94,10 @@ def test_what_the_search_does_not_count_lowers_the_limit_of_tiles(monkeypatch):
 
 def test_unbeaten_points_hold_less_or_cost_less():
     points = [made(10, 90), made(20, 50), made(20, 60), made(30, 50), made(40, 20), made(50, 30),
-              made(5, 10, is_rival=True)]  # fmt: skip
+              made(60, 20, is_rival=True)]  # fmt: skip
     assert [(p.held_bytes, p.cost) for p in unbeaten(points)] == [(10, 90), (20, 50), (40, 20)]
+    rival = made(20, 45, is_rival=True)
+    assert unbeaten([*points, rival])[1] is rival
     assert [p.cost for p in unbeaten([made(10, 5, seconds=2.0), made(20, 9, seconds=1.0)])] == [
         2,
         1,

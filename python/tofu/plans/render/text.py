@@ -56,7 +56,12 @@ def sentence(plan: Plan) -> str:
     if plan.workers == 1:
         return f"{holds}. One worker fetches nothing."
     fetched = plan.total_bytes if plan.fetched_bytes is None else plan.fetched_bytes
-    kind = "plan" if plan.mode in ("", "tofu") else f"plan of {plan.mode}"
+    is_own = plan.mode in ("", "tofu")
+    kind = "plan" if is_own else f"plan of {plan.mode}"
+    advice = ""
+    if is_own and not plan.replication:
+        kind = "plan that cuts every tensor"
+        advice = " One that keeps some whole may cost less: --allow-replication."
     cost, bound = plan.proven_cost
     if cost <= bound or plan.status == "optimal":
         proof = f"No other {kind} costs less; that is proven."
@@ -66,7 +71,7 @@ def sentence(plan: Plan) -> str:
         proof = f"Whether another {kind} costs less is not known."
     return (
         f"{holds}; in a training step the {plan.workers} workers fetch {format_bytes(fetched)} "
-        f"from each other. {proof}"
+        f"from each other. {proof}{advice}"
     )
 
 
@@ -90,6 +95,7 @@ def summary(plan: Plan) -> list[str]:
     if plan.bytes_per_worker:
         kinds = ", ".join(
             f"{kind.replace('_', ' ')} {format_bytes(count)}"
+            + " at that moment" * (plan.memory == "lives" and not count)
             for kind, count in plan.bytes_per_worker.items()
         )
         total = format_bytes(sum(plan.bytes_per_worker.values()))

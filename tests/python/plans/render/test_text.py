@@ -212,14 +212,22 @@ def test_a_plan_that_leaves_most_bytes_whole_says_so():
 @pytest.mark.parametrize(
     ("changes", "proof"),
     [
-        ({"status": "optimal"}, "No other plan costs less; that is proven."),
         (
-            {"status": "feasible", "lower_bound_bytes": 1152},
+            {"status": "optimal", "replication": True},
+            "No other plan costs less; that is proven.",
+        ),
+        (
+            {"status": "optimal"},
+            "No other plan that cuts every tensor costs less; that is proven. One that keeps some "
+            "whole may cost less: --allow-replication.",
+        ),
+        (
+            {"status": "feasible", "lower_bound_bytes": 1152, "replication": True},
             "No other plan can cost less than 75% of this one.",
         ),
         (
-            {"status": "feasible", "lower_bound_bytes": 0},
-            "Whether another plan costs less is not known.",
+            {"status": "feasible", "lower_bound_bytes": 0, "mode": "spartan"},
+            "Whether another plan of spartan costs less is not known.",
         ),
     ],
 )
