@@ -84,7 +84,7 @@ _FIELDS = (
 @format_option(
     FORMATS, "A table with advice, a JSON document, comma-separated values, or a web page."
 )
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2|config.json")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def compare_command(
     meshes: tuple[str, ...],

@@ -38,7 +38,8 @@ from tofu.planner.estimate import (
 from tofu.planner.model import Devices, Model
 from tofu.planner.recomputation import recomputing
 from tofu.plans import Problem, progress
-from tofu.plans.plan import format_bytes
+from tofu.plans.machine_files import read_machine
+from tofu.plans.plan import format_bytes, format_seconds
 from tofu.plans.render.peak import held_groups, peak_text
 from tofu.plans.render.text import unequal_sizes
 from tofu.tables import csv_table, line
@@ -69,6 +70,11 @@ _SAVES = 0.99  # of the bytes: less is worth a word
     help="What a worker can hold, such as 12GiB: print which numbers of workers fit, and the "
     "largest batch for each.",
 )
+@click.option(
+    "--machine", "--devices", "machine", metavar="FILE|NAME",
+    help="Plan for the devices of a machine, such as 8xh100: their memory is the limit, and the "
+    "time of a step is predicted. A machine file, or a name of docs/simulation.md.",
+)  # fmt: skip
 @count_option(EXACT)
 @click.option(
     "--optimizer",
@@ -87,12 +93,13 @@ _SAVES = 0.99  # of the bytes: less is worth a word
 @shape_option
 @batch_size_option
 @format_option(("text", "json", "csv"), "Text, the JSON document, or comma-separated values.")
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2|config.json")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def estimate_command(
     workers: Optional[str],
     meshes: tuple[str, ...],
     memory: Optional[str],
+    machine: Optional[str],
     count: str,
     fitting: Optional[str],
     recompute: str,
@@ -109,13 +116,21 @@ def estimate_command(
     its first training call.
     """
     limit = None if memory is None else parse_bytes(memory, "--memory")
+    usual = _USUAL
+    if machine is not None:
+        described = read_machine(machine)
+        limit = described.memory_bytes if limit is None else limit
+        usual = range(1, described.devices + 1)
     opened = open_model(
-        target, args, workers=workers, meshes=["1", *meshes] if meshes else [], usual=_USUAL,
+        target, args, workers=workers, meshes=["1", *meshes] if meshes else [], usual=usual,
         settings=settings, symbol=SymbolInputs(shapes), optimizer=_COUNTED, batch_size=batch_size,
     )  # fmt: skip
     model = opened.model
     optimizer = fitting or _holding(model)
-    report = Report(target, [], optimizer, count == EXACT, limit, recomputes=recompute == "all")
+    report = Report(
+        target, [], optimizer, count == EXACT, limit, recomputes=recompute == "all",
+        machine=machine or "",
+    )  # fmt: skip
     report = _Printer(form, opened.devices).print(report, model)
     if limit is not None and fewest(report.found, optimizer, limit) is None:
         raise SystemExit(1)
@@ -144,6 +159,7 @@ class Report:
         about: whether batches are extrapolated.
         recomputes: whether as few activations as possible are kept.
         again: if nothing fits, the least with recomputation.
+        machine: the machine that predicts the time of a step; "" for none.
     """
 
     target: str
@@ -155,6 +171,7 @@ class Report:
     about: bool = False
     recomputes: bool = False
     again: Optional[Estimate] = None
+    machine: str = ""
 
     def estimated(self, model: Model, devices: Sequence[Devices]) -> Iterator[Estimate]:
         """The memory over some devices."""
@@ -163,7 +180,7 @@ class Report:
             problem = model.problem(each)
             return recomputing(problem) if self.recomputes else problem
 
-        return estimate(problem_for, devices=devices, exact=self.exact)
+        return estimate(problem_for, devices=devices, exact=self.exact, machine=self.machine)
 
     def best(self) -> Optional[Estimate]:
         """The fewest workers that fit, if any do."""
@@ -293,6 +310,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
         **{f"{kind}_bytes": kinds.get(kind) for kind in KINDS},
         **{f"total_bytes_{name}": totals.get(name) for name in OPTIMIZERS},
         "communicated_bytes": record["communicated_bytes"],
+        **{key: record[key] for key in ("step_seconds",) if key in record},
         "largest_batch": record["largest_batch"],
         "of_no_use": record["of_no_use"],
     }
@@ -305,6 +323,7 @@ def _record(each: Estimate, report: Report) -> dict[str, Any]:
         "bytes_per_worker": dict(each.kinds),
         "total_bytes": {name: each.held_bytes(name) for name in OPTIMIZERS} if each.plan else None,
         "communicated_bytes": each.plan.total_bytes if each.plan else None,
+        **({"step_seconds": each.step_seconds} if report.machine else {}),
         "largest_batch": report.batches.get(each.devices),
         "of_no_use": each.reason,
     }
@@ -355,14 +374,21 @@ def _advice(report: Report) -> list[str]:
     if best is None:
         return lines + _nothing_fits(report, size)
     if best.workers == 1:
-        return [*lines, f"It fits in {size} with {report.optimizer} without tofu."]
+        step = _step_text(best, report.machine)
+        return [*lines, f"It fits in {size} with {report.optimizer} without tofu{step}."]
     held = format_bytes(best.held_bytes(report.optimizer))
     price = format_bytes(best.plan.total_bytes if best.plan else 0)
     return [
         *lines,
         f"{best.devices} workers are the fewest that fit with {report.optimizer}: {held} on each, "
-        f"{price} communicated in a step.",
+        f"{price} communicated in a step{_step_text(best, report.machine)}.",
     ]
+
+
+def _step_text(each: Estimate, machine: str) -> str:
+    if each.step_seconds is None:
+        return ""
+    return f"; a step takes {format_seconds(each.step_seconds)} on {machine}, as predicted"
 
 
 def _unequal(estimates: Sequence[Estimate]) -> list[str]:

@@ -83,7 +83,7 @@ _MODES = "allrow-greedy,spartan,equalchop,icml18"
     FORMATS,
     "A table, a JSON document, comma-separated values, a picture, or a web page with both.",
 )
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2|config.json")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def frontier_command(
     machine: Optional[str],

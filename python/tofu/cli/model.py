@@ -110,7 +110,10 @@ def open_model(
         has_own = {} if plan is None else {"optimizer": f"the plan {plan} has its own"}
         refuse(context, target, {**module.refusals(target), **has_own})
         set_variables(**settings)
-        model = module(target, _update(optimizer or module.usual_optimizer), plan)
+        model = module(
+            target, _update(optimizer or module.usual_optimizer), plan, shapes=symbol.shapes,
+            batch_size=batch_size,
+        )  # fmt: skip
     else:
         refuse(context, target, MXNetModel.refusals(target))
         check_mxnet(who, load=False)

@@ -47,6 +47,7 @@ __all__ = [
     "device_option",
     "everything_option",
     "fetch_option",
+    "is_config_file",
     "is_module",
     "format_option",
     "layers_option",
@@ -216,7 +217,7 @@ shape_option = click.option(
     "shapes",
     multiple=True,
     metavar="NAME=D,D,...",
-    help="Shape of an input of a symbol file; may be repeated.",
+    help="Shape of an input of a symbol file; may be repeated. Of a config.json: input_ids=N,WORDS",
 )
 optimizer_option = click.option(
     "--optimizer",
@@ -228,7 +229,7 @@ batch_size_option = click.option(
     "--batch-size",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Batch size of a model. Default: the model's own.",
+    help="Batch size of a model, or of a config.json. Default: the model's own, or 8.",
 )
 describe_option = click.option(
     "--describe",
@@ -266,7 +267,20 @@ def format_option(formats: Sequence[str], text: str) -> Callable[[_Decorated], _
 
 def is_module(target: str) -> bool:
     """Whether a target is a module of PyTorch."""
-    return target.endswith(".pt2") or (":" in target and not target.endswith((".py", ".json")))
+    is_named = target.endswith(".pt2") or (":" in target and not target.endswith((".py", ".json")))
+    return is_named or is_config_file(target)
+
+
+def is_config_file(target: str) -> bool:
+    """Whether a target is a configuration of Hugging Face's transformers."""
+    if not target.endswith(".json") or not os.path.isfile(target):
+        return False
+    try:
+        with open(target, "rb") as file:
+            head = file.read(16 * _HEAD_BYTES)
+    except OSError:
+        return False
+    return b'"model_type"' in head and b'"nodes"' not in head
 
 
 def check_no_module(name: str) -> None:

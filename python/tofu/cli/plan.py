@@ -124,7 +124,7 @@ FORMATS = ("text", "json", "html", "python")
 )
 @mesh_option
 @fetch_option
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2|config.json")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def plan(
     workers: Optional[str],

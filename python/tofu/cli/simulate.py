@@ -64,7 +64,7 @@ __all__ = ["simulate"]
     help="Write the predicted step as tofu trace writes a measured one, for ui.perfetto.dev.",
 )
 @format_option(("text", "json"), "Tables, or the JSON document of docs/formats.md.")
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2|config.json")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def simulate(
     workers: Optional[str],

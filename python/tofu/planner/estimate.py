@@ -20,6 +20,7 @@ from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.problem import FrontEnd, Start, in_turn
 
 from .model import Devices
+from .prediction import step_predictor
 from .side_threads import most_at_once, side_threads
 from .sweep import Measure, Outcome, Trial, begin_trial, begun, sweep
 
@@ -56,6 +57,7 @@ class Estimate:
         reason: why this number of workers is of no use, or why there is no plan; "" if it helps.
         mesh: the sizes of the mesh's dimensions; empty but for modules of PyTorch.
         state_kind: as in FrontEnd.
+        step_seconds: the predicted time of a step; None without a machine.
     """
 
     workers: int
@@ -63,6 +65,7 @@ class Estimate:
     reason: str = ""
     mesh: tuple[int, ...] = ()
     state_kind: str = FrontEnd.state_kind
+    step_seconds: Optional[float] = None
 
     @property
     def devices(self) -> Devices:
@@ -97,6 +100,7 @@ def estimate(
     devices: Sequence[Devices],
     exact: bool = True,
     time_limit_s: Optional[float] = None,
+    machine: str = "",
 ) -> Iterator[Estimate]:
     """Yield the memory over each number of workers, in ascending order, as soon as it is known.
 
@@ -105,14 +109,17 @@ def estimate(
         devices: numbers of workers, or meshes.
         exact: whether to count the memory that MXNet will allocate; else a quick estimate.
         time_limit_s: seconds for each search; None: the default.
+        machine: the file or name of a machine that predicts the time of a step; "" for none.
     """
+    options = SearchOptions(time_limit_s=time_limit_s, machine=machine)
     least: dict[int, Estimate] = {}  # by number of workers: those that hold less than fewer
     rows = sorted(dict.fromkeys(devices), key=lambda each: each.workers)
     trials = (
-        _trial(problem_for(each), f"{_workers_text(each)} (row {row} of {len(rows)})", time_limit_s)
+        _trial(problem_for(each), f"{_workers_text(each)} (row {row} of {len(rows)})", options)
         for row, each in enumerate(rows, 1)
     )
-    for outcome, each in zip(sweep(trials, Measure(exact)), rows):
+    predict = step_predictor(machine, rows[-1].workers, None) if machine else None
+    for outcome, each in zip(sweep(trials, Measure(exact, predict)), rows):
         current = dataclasses.replace(_of_outcome(outcome), mesh=each.mesh)
         fewer = [other for count, other in least.items() if count < each.workers]
         reason = current.reason or _no_use(current, fewer[-1] if fewer else None)
@@ -136,13 +143,14 @@ def _estimating(
 def _of_outcome(outcome: Outcome) -> Estimate:
     problem = outcome.trial.problem
     return Estimate(
-        problem.workers, outcome.plan, outcome.reason, state_kind=problem.front_end.state_kind
-    )
+        problem.workers, outcome.plan, outcome.reason, state_kind=problem.front_end.state_kind,
+        step_seconds=outcome.step_seconds,
+    )  # fmt: skip
 
 
-def _trial(problem: Problem, place: str, time_limit_s: Optional[float] = None) -> Trial:
+def _trial(problem: Problem, place: str, options: Optional[SearchOptions] = None) -> Trial:
     name = _workers_text(Devices(problem.workers))
-    return Trial(name, problem, SearchOptions(time_limit_s=time_limit_s), place=place)
+    return Trial(name, problem, options or SearchOptions(), place=place)
 
 
 def _workers_text(devices: Devices) -> str:

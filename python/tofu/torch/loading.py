@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from tofu.errors import ConfigError
+from tofu.torch.config_file import load_config_file
 from tofu.torch.example_inputs import by_position_and_name
 from tofu.torch.without_gpus import without_gpus
 
@@ -20,17 +21,22 @@ __all__ = ["load"]
 _EXPECTED = "expected package.module:function, which returns a module and its inputs, or FILE.pt2"
 
 
-def load(target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+def load(
+    target: str, shape: tuple[int, ...] = ()
+) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
     """Loads a module with its example inputs, by position and by name.
 
     Args:
         target: ``package.module:function``, whose function returns a module and its inputs, as a
             tuple or a dict by name, and perhaps a dict of more; or a file that
-            ``torch.export.save`` wrote.
+            ``torch.export.save`` wrote; or a configuration of Hugging Face's transformers.
+        shape: of the inputs of a configuration, as for ``load_config_file``.
 
     Raises:
         ConfigError: there is no such module, or it returns something else.
     """
+    if target.endswith(".json"):
+        return load_config_file(Path(target), shape)
     if target.endswith(".pt2"):
         return _saved(Path(target))
     where, colon, name = target.partition(":")

@@ -13,6 +13,7 @@ from tofu.planner.model import Devices, Model
 from tofu.plans import Problem
 from tofu.plans.progress import stage
 from tofu.plans.runs import Runs
+from tofu.torch.config_file import INPUT
 from tofu.torch.loading import load
 from tofu.torch.module_check import trained
 from tofu.torch.module_trace import trace
@@ -44,6 +45,8 @@ class ModuleModel(Model):
 
     Args:
         target: as for ``loading.load``.
+        shapes: the text of --shape, for a configuration.
+        batch_size: of a configuration; None: its own.
         optimizer: the optimizer whose state counts as memory, or None.
         plan: the file of a plan to use instead of a search, or None.
 
@@ -54,17 +57,26 @@ class ModuleModel(Model):
     formats = ("python",)
     usual_optimizer = "adam"  # as for tofu.torch.plan
 
-    def __init__(self, target: str, optimizer: Optional[str], plan: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        target: str,
+        optimizer: Optional[str],
+        plan: Optional[str] = None,
+        *,
+        shapes: Sequence[str] = (),
+        batch_size: Optional[int] = None,
+    ) -> None:
         super().__init__(target)
         self._optimizer = optimizer
         self._plan = plan
-        self._module = load(target)
+        self._module = load(target, _shape(shapes, batch_size))
         self._problem = functools.cache(self._made)
 
     @staticmethod
     def refusals(target: str) -> Mapping[str, str]:
         """The options that modules do not have, by parameter, each with the reason."""
-        return _REFUSALS
+        own = ("batch_size", "shapes") if target.endswith(".json") else ()
+        return {name: reason for name, reason in _REFUSALS.items() if name not in own}
 
     def problem(self, devices: Devices, batch: Optional[int] = None) -> Problem:
         """The module's graph for a mesh."""
@@ -118,6 +130,8 @@ class ModuleModel(Model):
         if len(given) != 1:
             meshes = " or ".join(each.option for each in given) or "--mesh 2,2"
             raise ConfigError(f"{self.name}: give the one mesh to check, such as {meshes}")
+        if self.name.endswith(".json"):
+            raise ConfigError(f"{self.name}: a configuration has no values to train with")
         with stage(f"training on a mesh of {given[0]} processes"):
             return trained(self.name, given[0].mesh, steps, plan)
 
@@ -125,6 +139,20 @@ class ModuleModel(Model):
     def _traced(self) -> Traced:
         with stage(f"tracing {self.name}"), without_gpus():
             return trace(*self._module)
+
+
+def _shape(texts: Sequence[str], batch_size: Optional[int]) -> tuple[int, ...]:
+    """The shape of a configuration's words. Raises ConfigError."""
+    found: list[tuple[int, ...]] = [] if batch_size is None else [(batch_size,)]
+    for text in texts:
+        name, _, numbers = text.partition("=")
+        sizes = tuple(int(each) for each in numbers.split(",") if each.isdecimal())
+        if name != INPUT or len(sizes) != 2 or min(sizes) < 1:
+            raise ConfigError(f"--shape {text}: expected {INPUT}=N,WORDS, such as {INPUT}=8,2048")
+        found.append(sizes)
+    if len(found) > 1:
+        raise ConfigError("--shape and --batch-size: give one, once")
+    return found[0] if found else ()
 
 
 def meshes_of(workers: int) -> list[tuple[int, ...]]:

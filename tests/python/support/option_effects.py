@@ -73,6 +73,7 @@ SAMPLES = {
 OF_COMMAND = {
     ("frontier", "limits"): Sample(["1"], _MACHINE),
     ("frontier", "recompute"): Sample(["none"], _MACHINE),
+    ("estimate", "machine"): Sample(["8xh100"]),
     ("simulate", "machine"): Sample(["8xh100"], instead=_MACHINE),
     ("simulate", "objective"): Sample(["time"]),
     ("simulate", "fetch"): Sample(["multifetch"]),
