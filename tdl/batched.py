@@ -105,7 +105,9 @@ _REGRESSION = ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegress
 
 @op(name=_REGRESSION)
 def regression_output(data, label):
-    """A function of each element; only the gradient uses the label."""
+    """A function of each element; only the gradient uses the label, which may be of other rank."""
+    if label.ndim != data.ndim:
+        return _every([data, label], "Regression")
     return lambda *i: like(apply("link", data[i]), label[i])
 
 

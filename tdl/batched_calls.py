@@ -37,6 +37,9 @@ def _losses() -> list[Case]:
         cases.append(case(forward, *inputs, expect="i0 i1"))
         backward = f"_backward_{short}_reg_out"
         cases.append(back(backward, "i1 o0", *inputs, forward=forward, expect="i0", **unwritten))
+        column = real(6, 1), real(6)  # an instance's label without its dimension
+        cases.append(case(forward, *column, expect="i0"))
+        cases.append(back(backward, "i1 o0", *column, forward=forward, expect="i0", **unwritten))
     # MXNet reads memory that nothing wrote for an instance without labels, that is with a 0.
     sequences = real(5, 6, 4), In((6, 2), "count", 2)
     more = {"outputs": 2, "dtype": "float32", "fixed": True}

@@ -10,7 +10,8 @@ _OF_MODULE = ("label_names", "context", "fixed_param_names", "state_names", "gro
 ALL = (
     "fit", "adam", "by_hand", "gradients", "gan", "adding", "updated_twice", "no_loss",
     "other_batches", "fixed", "multipliers", "set_again", "bound_again", "shared", "buckets",
-    "convolutions", "sequential", "states", "attack",
+    "convolutions", "sequential", "states", "attack", "regression",
+    "by_custom_update",
 )  # fmt: skip
 
 
@@ -37,12 +38,12 @@ def mlp(norm=True, **options):
     return mx.sym.SoftmaxOutput(net, name="softmax")
 
 
-def bound(symbol, batch=8, width=10, **options):
+def bound(symbol, make=mx.mod.Module, batch=8, width=10, **options):
     """A Module with parameters that do not depend on earlier runs."""
     mx.random.seed(7)
     np.random.seed(7)
     of_module = {name: options.pop(name) for name in _OF_MODULE if name in options}
-    module = mx.mod.Module(symbol, **of_module)
+    module = make(symbol, **of_module)
     label_shapes = [("softmax_label", (batch,))] if module.label_names else None
     module.bind([("data", (batch, width))], label_shapes, **options)
     module.init_params(mx.init.Xavier())
@@ -353,6 +354,35 @@ def attack():
         module.backward()
         found.append(module.get_input_grads()[0].asnumpy())
     return found, values(module)
+
+
+def regression():
+    """A label of one dimension goes with outputs of one column."""
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=12, name="fc1")
+    net = mx.sym.FullyConnected(mx.sym.tanh(net), num_hidden=1, name="fc2")
+    net = mx.sym.LinearRegressionOutput(net, mx.sym.Variable("softmax_label"), name="softmax")
+    module = started(bound(net), "nag", learning_rate=0.01, momentum=0.9)
+    return steps(module, 2), values(module)
+
+
+class Clipped(mx.mod.Module):
+    """A Module that clips its gradients, and halves its weights once."""
+
+    halved = False
+
+    def update(self):
+        for (gradient,) in self._exec_group.grad_arrays:
+            gradient[:] = mx.nd.clip(gradient, -0.01, 0.01)
+        super().update()
+        if not self.halved:
+            for (weight,) in self._exec_group.param_arrays:
+                weight[:] *= 0.5
+            self.halved = True
+
+
+def by_custom_update():
+    module = started(bound(mlp(norm=False), Clipped))
+    return steps(module, 2), values(module)
 
 
 def large_softmax(classes):
