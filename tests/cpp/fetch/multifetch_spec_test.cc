@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/expect_text.h"
+
 namespace tofu {
 namespace {
 
@@ -12,10 +14,6 @@ std::string ErrorOf(const std::string& text) {
     return error.what();
   }
   return "no error";
-}
-
-void ExpectText(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
 TEST(MultiFetchSpec, IsReadAsItWasWritten) {

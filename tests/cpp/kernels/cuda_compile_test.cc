@@ -7,15 +7,12 @@
 #include "kernels/cuda_driver.h"
 #include "kernels/cuda_generic.h"
 #include "kernels/gpu_fetch.h"
+#include "support/expect_text.h"
 
 namespace tofu {
 namespace {
 
 const char kSpec[] = "dtype=0 shape=8 remote=1 sources=8; pieces=0@0>0:8";
-
-void ExpectText(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
 
 TEST(CompileFetch, TakesTheKernelOfTheSpecification) {
   const CompiledFetch compiled =

@@ -17,16 +17,13 @@
 #include "kernels/emitted/emitted_specs.h"
 #include "kernels/handle.h"
 #include "kernels/multifetch.h"
+#include "support/expect_text.h"
 #include "support/indices.h"
 
 namespace tofu {
 namespace {
 
 std::string SourceOf(const std::string& spec) { return EmitCuda(ReadSpec(spec))->source; }
-
-void ExpectText(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in\n" << text;
-}
 
 // --- Text ----------------------------------------------------------------------
 

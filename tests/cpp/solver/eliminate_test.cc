@@ -10,7 +10,7 @@ namespace tofu {
 namespace {
 
 // `variables` variables of domain 1 to 4 and `pairs` random tables.
-ChoiceProblem RandomProblem(unsigned seed, int variables, int pairs) {
+ChoiceProblem RandomTables(unsigned seed, int variables, int pairs) {
   std::mt19937 random(seed);
   ChoiceProblem problem;
   problem.constant = static_cast<int64_t>(random() % 10);
@@ -48,7 +48,7 @@ TEST(Eliminate, EqualsBruteForceOnRandomProblems) {
   for (unsigned seed = 1; seed <= 500; ++seed) {
     const int variables = 1 + static_cast<int>(seed % 7);
     const ChoiceProblem problem =
-        RandomProblem(seed, variables, static_cast<int>(seed % 15));
+        RandomTables(seed, variables, static_cast<int>(seed % 15));
     const EliminateResult result = Eliminate(problem, {});
     ASSERT_EQ(result.status, EliminateStatus::kOptimal) << "seed " << seed;
     ASSERT_EQ(result.cost, BruteForce(problem)) << "seed " << seed;
@@ -61,7 +61,7 @@ TEST(Eliminate, BelowTheTableLimitItBoundsTheOptimumFromBothSides) {
   int64_t optimum = 0;
   int64_t num_found = 0;
   for (unsigned seed = 1; seed <= 200; ++seed) {
-    const ChoiceProblem problem = RandomProblem(seed, 8, 24);
+    const ChoiceProblem problem = RandomTables(seed, 8, 24);
     EliminateOptions options;
     options.max_table = 8;
     const EliminateResult result = Eliminate(problem, options);
@@ -78,7 +78,7 @@ TEST(Eliminate, BelowTheTableLimitItBoundsTheOptimumFromBothSides) {
 }
 
 TEST(Eliminate, AWideProblemEndsWithABoundWithinItsTime) {
-  const ChoiceProblem problem = RandomProblem(7, 120, 4000);
+  const ChoiceProblem problem = RandomTables(7, 120, 4000);
   EliminateOptions options;
   options.max_table = 1 << 12;
   options.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
@@ -104,7 +104,7 @@ TEST(Eliminate, WithoutTimeTheBoundIsTheSumOfTheLeastCells) {
 TEST(Eliminate, EqualProblemsGiveEqualValues) {
   EliminateOptions options;
   options.max_table = 16;
-  const ChoiceProblem problem = RandomProblem(3, 20, 90);
+  const ChoiceProblem problem = RandomTables(3, 20, 90);
   EXPECT_EQ(Eliminate(problem, options).values, Eliminate(problem, options).values);
 }
 
@@ -130,7 +130,7 @@ TEST(Eliminate, RepeatedStructureIsMinimisedOnce) {
 // The cached structure of a problem works for other costs.
 TEST(Eliminate, WithACacheItFindsWhatItFindsWithout) {
   for (unsigned seed = 1; seed <= 100; ++seed) {
-    ChoiceProblem problem = RandomProblem(seed, 12, 20);
+    ChoiceProblem problem = RandomTables(seed, 12, 20);
     std::mt19937 random(seed);
     EliminationCache cache;
     for (int round = 0; round < 4; ++round) {
@@ -153,7 +153,7 @@ TEST(Eliminate, WithACacheItFindsWhatItFindsWithout) {
 }
 
 TEST(Eliminate, WithoutTimeItDecidesOneVariableAfterTheOther) {
-  const ChoiceProblem problem = RandomProblem(7, 120, 4000);
+  const ChoiceProblem problem = RandomTables(7, 120, 4000);
   EliminateOptions options;
   options.deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1);
   const EliminateResult result = Eliminate(problem, options);
@@ -165,7 +165,7 @@ TEST(Eliminate, WithoutTimeItDecidesOneVariableAfterTheOther) {
 TEST(Eliminate, RefusesMoreWorkThanAllowed) {
   EliminateOptions options;
   options.max_work = 3;
-  const EliminateResult result = Eliminate(RandomProblem(5, 6, 12), options);
+  const EliminateResult result = Eliminate(RandomTables(5, 6, 12), options);
   EXPECT_EQ(result.status, EliminateStatus::kTooBig);
 }
 

@@ -10,9 +10,9 @@ namespace tofu {
 namespace {
 
 // Grows a graph by operators on its matrices; new operands are variables.
-class Grower {
+class ExampleGrower {
  public:
-  explicit Grower(unsigned seed) : random_(seed) {}
+  explicit ExampleGrower(unsigned seed) : random_(seed) {}
 
   ExampleGraph Grow(int num_ops) {
     matrices_ = {Variable("v0", AnyShape(), "data"), Variable("v1", AnyShape(), "")};
@@ -197,7 +197,7 @@ ExampleGraph TrainedGraph(unsigned seed) {
 }
 
 ExampleGraph RandomGraph(unsigned seed, int num_ops) {
-  return Grower(seed).Grow(num_ops);
+  return ExampleGrower(seed).Grow(num_ops);
 }
 
 }  // namespace tofu

@@ -14,9 +14,9 @@ int Below(int n, Random* random) {
 }
 
 // Grows a graph by operators on its tensors; new operands are variables.
-class Grower {
+class MockGrower {
  public:
-  explicit Grower(Random* random) : random_(*random) {}
+  explicit MockGrower(Random* random) : random_(*random) {}
 
   MockGraph Grow(int operators) {
     live_ = {mock_.Variable("x", {PickSize(), PickSize()}),
@@ -187,7 +187,7 @@ Plan ReplicatedPlan(const MockGraph& mock, const std::vector<int>& parts) {
   return plan;
 }
 
-MockGraph RandomGraph(Random* random) { return Grower(random).Grow(8); }
+MockGraph RandomGraph(Random* random) { return MockGrower(random).Grow(8); }
 
 TileShares RandomShares(const std::vector<int>& parts, Random* random) {
   TileShares shares;

@@ -2,8 +2,6 @@
 
 import copy
 import os
-import subprocess
-import sys
 import textwrap
 import types
 
@@ -17,6 +15,7 @@ from tofu.gluon.session.session import active
 from tofu.gluon.training.gradients import Gradients
 from tofu.plans.layout import Layout
 
+from ..support import forked
 from .models import assert_same, data, make_net, plainly
 
 
@@ -486,13 +485,9 @@ MEMORY = """
 def test_memory_of_a_run():
     """A run holds weights and one set of gradients, or two once gradients are kept."""
     variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "OMP_NUM_THREADS": "1"}
-    found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(MEMORY)],
-        env={**os.environ, **variables, "TOFU_DEVICE": "cpu"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    environ = {**os.environ, **variables, "TOFU_DEVICE": "cpu"}
+    found = forked.run(["-c", textwrap.dedent(MEMORY)], env=environ)
+    assert found.returncode == 0, found.stderr
     trained, asked = map(int, found.stdout.split()[-2:])
     assert 2 * 128 <= trained < 2.7 * 128
     assert 0.9 * 128 < asked < 1.3 * 128

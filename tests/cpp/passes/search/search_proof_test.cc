@@ -10,6 +10,7 @@
 
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
+#include "passes/search/plan_for.h"
 #include "passes/search/step_problem.h"
 #include "support/brute_force.h"
 #include "support/example_graphs.h"
@@ -22,15 +23,6 @@ constexpr size_t kMaxTensors = 10;
 constexpr int kGraphs = 1000;
 constexpr size_t kMaxPlans = 300;
 const CoalesceOptions kNothingMerged = {false, false};
-
-Plan PlanFor(ExampleGraph* example, int workers, const std::string& mode,
-             const std::vector<int>& parts = {}) {
-  PlanOptions options;
-  options.workers = workers;
-  options.mode = mode;
-  options.parts = parts;
-  return MakePlan(example->graph(), example->table(), options);
-}
 
 int64_t BruteForce(ExampleGraph* example, const std::vector<int>& parts, size_t limit,
                    const CoalesceOptions& merged = {}) {

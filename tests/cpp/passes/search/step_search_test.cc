@@ -9,21 +9,12 @@
 #include "base/error.h"
 #include "graph/box.h"
 #include "graph/head_roles.h"
-#include "passes/search/make_plan.h"
+#include "passes/search/plan_for.h"
 #include "support/example_graphs.h"
 #include "support/recount.h"
 
 namespace tofu {
 namespace {
-
-Plan PlanFor(ExampleGraph* example, int workers, const std::string& mode = "tofu",
-             const std::vector<int>& parts = {}) {
-  PlanOptions options;
-  options.workers = workers;
-  options.mode = mode;
-  options.parts = parts;
-  return MakePlan(example->graph(), example->table(), options);
-}
 
 CoarseGraph Coarsen(ExampleGraph* example) {
   const Groups groups = GroupForwardBackward(example->graph(), example->table());
