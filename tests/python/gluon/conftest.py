@@ -5,7 +5,19 @@ pytest.importorskip("mxnet")
 import tofu.gluon
 from tofu.gluon.session import backend
 
-from . import fakes
+from . import fakes, zero_runs
+
+
+def pytest_generate_tests(metafunc):
+    if "divided" in metafunc.fixturenames:
+        zero_runs.some_of_each(metafunc)
+
+
+@pytest.fixture
+def divided(request):
+    """Turn tofu on with plans that divide gradients or states in other ways than weights."""
+    with zero_runs.dividing(*request.param):
+        yield
 
 
 @pytest.fixture(params=["fake", "real"])
