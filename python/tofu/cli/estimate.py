@@ -365,6 +365,8 @@ def _advice(report: Report) -> list[str]:
     """Explains the table in words."""
     lines = ["Memory of the fullest worker" + ("." if report.exact else ", an estimate.")]
     lines[0] += " State of sgd_mom: as of NAG and RMSProp; of adam: as of LAMB."
+    if any(each.plan and not each.kinds["gradients"] for each in report.found):
+        lines.append("Gradients take 0 bytes where there are none at the worst moment of a step.")
     lines += _unequal(report.found)
     if report.limit is None:
         return lines

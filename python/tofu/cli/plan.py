@@ -49,7 +49,7 @@ from tofu.plans.render.explain import Section
 
 __all__ = ["plan"]
 
-FORMATS = ("text", "json", "html", "python")
+FORMATS = ("text", "json", "html", "python", "jax")
 
 
 @click.command(cls=Script, short_help="Print how a training graph would be partitioned.")
@@ -92,7 +92,8 @@ FORMATS = ("text", "json", "html", "python")
 @batch_size_option
 @format_option(
     FORMATS,
-    "Tables, the JSON document of docs/formats.md, a web page, or a module's placements as Python.",
+    "Tables, the JSON document of docs/formats.md, a web page, or a module's placements as Python: "
+    "of DTensors, or JAX's PartitionSpecs.",
 )
 @everything_option
 @layers_option

@@ -244,8 +244,8 @@ def _render(
         documents = [explanation.document for explanation in explanations]
         more = {"explanations": documents} if documents else {}
         return json.dumps({**problem.front_end.document(problem, plan), **more})
-    if output.form == "python":
-        return problem.front_end.python(problem, plan)
+    if output.form != "text":
+        return problem.front_end.code(problem, plan, output.form)
     if explanations:
         return "\n".join(explanation.to_text() for explanation in explanations)
     if output.layers:

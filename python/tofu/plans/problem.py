@@ -90,9 +90,9 @@ class FrontEnd:
         """The plan as JSON."""
         return plan.document()
 
-    def python(self, problem: Problem, plan: Plan) -> str:
-        """The plan as Python to paste."""
-        raise InternalError(f"{type(self).__name__} has no Python for plans")
+    def code(self, problem: Problem, plan: Plan, form: str) -> str:
+        """The plan as code to paste, in one of ``Model.formats``."""
+        raise InternalError(f"{type(self).__name__} has no {form} for plans")
 
     def save(self, path: Path, problem: Problem, plan: Plan) -> None:
         """Save a plan for runs. Raises ConfigError if the file cannot be written."""

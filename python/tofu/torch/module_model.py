@@ -54,7 +54,7 @@ class ModuleModel(Model):
         ConfigError: there is no such module, or no such file.
     """
 
-    formats = ("python",)
+    formats = ("python", "jax")
     usual_optimizer = "adam"  # as for tofu.torch.plan
 
     def __init__(

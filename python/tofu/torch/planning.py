@@ -181,9 +181,10 @@ class Ranks(FrontEnd):
         """The document that ``parallelize`` reads."""
         return with_memory(self.planned(plan, problem.graph)).document()
 
-    def python(self, problem: Problem, plan: Plan) -> str:
-        """The placements as Python to paste."""
-        return self.planned(plan, problem.graph).to_python()
+    def code(self, problem: Problem, plan: Plan, form: str) -> str:
+        """The placements as Python to paste, of DTensors or of JAX."""
+        planned = self.planned(plan, problem.graph)
+        return planned.to_jax() if form == "jax" else planned.to_python()
 
     def save(self, path: Path, problem: Problem, plan: Plan) -> None:
         """Write the document that ``parallelize`` reads."""

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from tofu import _core
 from tofu.analysis.work import node_work
@@ -24,7 +24,7 @@ from tofu.torch.module_graph import training_graph
 from tofu.torch.repeats import repeated_as
 from tofu.torch.traced import Entry, Traced
 
-__all__ = ["TorchPlan", "placements_text", "plan_file_text", "read_plan"]
+__all__ = ["TorchPlan", "placements_text", "plan_file_text", "read_plan", "spec_text"]
 
 # A rank may hold regions longer that it needs again, up to so many bytes and one part in so many of
 # its memory. With a GPT of 4 layers on 4 ranks, each receives 6 % less.
@@ -133,14 +133,17 @@ class TorchPlan:
     @functools.cached_property
     def placements(self) -> dict[str, dict[str, str]]:
         """Placements of parameters, buffers, inputs and outputs, as DTensor writes them."""
+        return self._written(lambda entry: placements_text(self.cuts[entry]))
+
+    def _written(self, write: Callable[[Entry], str]) -> dict[str, dict[str, str]]:
+        """The texts of parameters, buffers, inputs and outputs, by kind and name."""
         by_kind: dict[str, dict[str, str]] = {k: {} for k in _KINDS.values()}
         for variable in self.traced.variables:
             if variable.kind in _KINDS:
-                written = placements_text(self.cuts[Entry(variable.name)])
-                by_kind[_KINDS[variable.kind]][variable.name] = written
+                by_kind[_KINDS[variable.kind]][variable.name] = write(Entry(variable.name))
         for k, entry in enumerate(self.traced.outputs):
             if entry is not None:
-                by_kind["outputs"][f"output{k}"] = placements_text(self.cuts[entry])
+                by_kind["outputs"][f"output{k}"] = write(entry)
         return by_kind
 
     def serial(self) -> TorchPlan:
@@ -167,12 +170,18 @@ class TorchPlan:
 
     def to_python(self) -> str:
         """The placements as Python to paste."""
-        lines = ["from torch.distributed.tensor import Replicate, Shard", "", "placements = {"]
-        for kind, tensors in self.placements.items():
-            lines.append(f'    "{kind}": {{')
-            lines += [f'        "{name}": {text},' for name, text in tensors.items()]
-            lines.append("    },")
-        return "\n".join([*lines, "}", ""])
+        head = ["from torch.distributed.tensor import Replicate, Shard"]
+        return _code([*head, "", "placements = {"], self.placements)
+
+    def to_jax(self) -> str:
+        """JAX's PartitionSpecs as Python to paste, for a mesh with an axis of each dimension."""
+        axes = [f"d{k}" for k, size in enumerate(self.mesh) if size > 1]
+        shape = {Entry(t.node, t.output): t.shape for t in self.details.tensors}
+        specs = self._written(lambda entry: spec_text(self.cuts[entry], axes, len(shape[entry])))
+        names = tuple(f"d{k}" for k in range(len(self.mesh)))
+        head = ["from jax.sharding import PartitionSpec as P", ""]
+        mesh = f"# For jax.make_mesh({self.mesh}, {names})."
+        return _code([*head, mesh, "specs = {"], specs)
 
     def to_text(self, *, everything: bool = False) -> str:
         """The tables of ``tofu plan``, then the notes."""
@@ -250,6 +259,35 @@ def plan_file_text(path: Union[str, os.PathLike[str]]) -> str:
             f"{path}: cannot be read ({error.strerror}); expected a plan that "
             "tofu plan --save writes"
         ) from None
+
+
+def spec_text(cuts: Sequence[int], axes: Sequence[str], rank: int) -> str:
+    """Cuts as JAX writes them: ``P(("d0", "d1"), None, "d2")``.
+
+    Args:
+        cuts: the dimension that each step cuts, -1 for none.
+        axes: the mesh's axis of each step.
+        rank: the number of the tensor's dimensions.
+    """
+    along = [[axis for axis, cut in zip(axes, cuts) if cut == dim] for dim in range(rank)]
+    while along and not along[-1]:
+        along.pop()
+    each = [
+        f"({', '.join(map(json.dumps, names))})" if len(names) > 1
+        else json.dumps(names[0]) if names else "None"
+        for names in along
+    ]  # fmt: skip
+    return f"P({', '.join(each)})"
+
+
+def _code(head: Sequence[str], tensors_of: Mapping[str, Mapping[str, str]]) -> str:
+    """Python of a dict by kind and name, whose first lines are given."""
+    lines = [*head]
+    for kind, tensors in tensors_of.items():
+        lines.append(f'    "{kind}": {{')
+        lines += [f'        "{name}": {text},' for name, text in tensors.items()]
+        lines.append("    },")
+    return "\n".join([*lines, "}", ""])
 
 
 def read_plan(text: str, traced: Traced, mesh: Optional[tuple[int, ...]], where: str) -> TorchPlan:

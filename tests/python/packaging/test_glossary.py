@@ -21,7 +21,7 @@ COMPUTING = (
 )
 ENGLISH = (
     "ascent calibrate choose combine decomposition distributed draw drop eliminate estimate"
-    " exchange explain explore fit fold greedy half isolated label layout measure memo movement page"
+    " exchange explain explore fit greedy half isolated label layout measure memo movement page"
     " picture plan predict progress quantized reduce reorder report resize role safe"
     " short simulate solve suggest teach timeline transfer verify"
 )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
+import types
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +18,7 @@ from tofu.cli.main import cli
 from tofu.errors import ConfigError, MemoryLimitError, PlanError, TofuError
 from tofu.torch.models import MODELS
 from tofu.torch.module_model import meshes_of
+from tofu.torch.torch_plan import spec_text
 
 MODULE = """
 import torch
@@ -98,6 +102,28 @@ def test_formats_agree(module) -> None:
             assert str(names["placements"][kind][name]).replace("dim=", "") == text, name
     page = output("plan", "--mesh", "2", "--format", "html", f"{module}:mlp")
     assert page.lstrip().startswith("<!DOCTYPE html>") and '"peak":{"worker":0' in page
+
+
+def test_specs_of_jax_cut_as_placements_do(module, monkeypatch) -> None:
+    sharding = types.SimpleNamespace(PartitionSpec=lambda *dims: dims)
+    monkeypatch.setitem(sys.modules, "jax.sharding", sharding)
+    monkeypatch.setitem(sys.modules, "jax", types.ModuleType("jax"))
+    words = ("plan", "--mesh", "2,2", "--format")
+    text = output(*words, "jax", f"{module}:mlp")
+    assert "# For jax.make_mesh((2, 2), ('d0', 'd1'))." in text
+    names: dict[str, Any] = {}
+    exec(text, names)
+    document = json.loads(output(*words, "json", f"{module}:mlp"))
+    for kind, tensors in document["placements"].items():
+        for name, placed in tensors.items():
+            spec = names["specs"][kind][name]
+            dims = dict.fromkeys(("d0", "d1"), "Replicate()")
+            for dim, axes in enumerate(spec):
+                for axis in (axes,) if isinstance(axes, str) else axes or ():
+                    dims[axis] = f"Shard({dim})"
+            assert f"({', '.join(dims.values())})" == placed, name
+    assert spec_text((1, 1, -1), ("d0", "d2", "d3"), 3) == 'P(None, ("d0", "d2"))'
+    assert spec_text((-1,), ("d0",), 2) == "P()"
 
 
 def test_saved_plans_are_shown_and_compared(module, tmp_path) -> None:
