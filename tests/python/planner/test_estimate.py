@@ -132,7 +132,7 @@ def test_progress_says_which_row_of_how_many(monkeypatch):
 def test_without_a_wish_all_numbers_up_to_16_are_estimated(monkeypatch):
     asked = []
 
-    def note(make, *, devices, exact):
+    def note(make, *, devices, **how):
         asked.extend(each.workers for each in devices)
         return [made(1, fixed=8, growing=8)]
 
