@@ -88,6 +88,7 @@ def folder(tmp_path_factory):
 
 def run(folder, command):
     """Run a command line of the documentation: its exit status, output and messages."""
+    command, _, file = command.partition(" > ")
     words = shlex.split(command)
     environ = {
         name: value
@@ -102,8 +103,11 @@ def run(folder, command):
         forked.prepare(server_process.command("server", {})[1]["GLIBC_TUNABLES"])
     program = {"python": [], "tofu": ["-m", "tofu"]}[words[0]]
     words = [*program, *words[1:]]
-    ran = forked.run(words, cwd=folder, env=environ, stderr=subprocess.STDOUT, timeout=600)
-    return ran.returncode, ran.stdout
+    stderr = None if file else subprocess.STDOUT
+    ran = forked.run(words, cwd=folder, env=environ, stderr=stderr, timeout=600)
+    if file:
+        (folder / file).write_text(ran.stdout)
+    return ran.returncode, "" if file else ran.stdout
 
 
 def matches(found, printed):
