@@ -16,6 +16,7 @@ import math
 from tofu import _core
 from tofu.analysis.work import node_work
 from tofu.plans.simulated_step import Simulation
+from tofu.torch.rank_memory import held_bytes
 from tofu.torch.torch_plan import TorchPlan
 
 __all__ = ["simulate_module"]
@@ -45,7 +46,10 @@ def simulate_module(
         workers=math.prod(plan.mesh),
         with_timeline=with_timeline,
     )
-    held = sum(plan.memory.values())
-    memory = {"static_bytes": held, "allocated_bytes": held, "live_bytes": []}
-    workers = [{**worker, **memory} for worker in result["workers"]]
+    equal = sum(plan.memory.values())
+    held = [equal] * len(result["workers"]) if plan.details.parts.are_equal else held_bytes(plan)
+    workers = [
+        {**worker, "static_bytes": own, "allocated_bytes": own, "live_bytes": []}
+        for worker, own in zip(result["workers"], held)
+    ]
     return Simulation.of_record({**result, "workers": workers}, machine, "multifetch")

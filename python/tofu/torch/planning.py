@@ -135,6 +135,7 @@ class Ranks(FrontEnd):
         undescribed: operators that every device computes whole, each with the reason.
     """
 
+    simulates = True
     state_kind = "optimizer_state"  # gradients need not be there at the worst moment
 
     def __init__(self, traced: Traced, mesh: tuple[int, ...], optimizer: Optional[str]) -> None:

@@ -1,13 +1,14 @@
 """Measures a rank's memory over a training step by running its program on tiles without data.
 
 Every tile, message and copy counts from its creation until nothing refers to it, or to a view of
-it, any more. Ranks differ only in their messages, so rank 0 stands for all.
+it, any more. Ranks with the same shares differ only in their messages, so one stands for all.
 
     step_memory(plan).kinds        # {"parameters": 1024, "gradients": 512, ...}
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,14 +21,16 @@ from tofu.plans import Plan
 from tofu.plans.peak import Held, Peak
 from tofu.torch.exchange import FILL, Exchange, Message, Pending, Piece, Region, Tiles, Transfers
 from tofu.torch.module_graph import OPTIMIZERS
+from tofu.torch.placements import tiles_of
 from tofu.torch.private_names import TorchDispatchMode
 from tofu.torch.rank_graph import Moves
 from tofu.torch.rank_program import Call, Fetch, Program, Start
 from tofu.torch.torch_plan import TorchPlan
-from tofu.torch.traced import Variable
+from tofu.torch.traced import Entry, Variable
 
 __all__ = [
-    "Life", "Lives", "StepMemory", "dry_run", "held_by_rank", "step_memory", "with_memory",
+    "Life", "Lives", "StepMemory", "dry_run", "held_by_rank", "held_bytes", "step_memory",
+    "with_memory",
 ]  # fmt: skip
 
 _DEVICE = "meta"
@@ -143,8 +146,9 @@ class _Place:
 
     device_type = _DEVICE
 
-    def __init__(self, sizes: tuple[int, ...]) -> None:
+    def __init__(self, sizes: tuple[int, ...], rank: int) -> None:
         self.mesh = torch.arange(math.prod(sizes)).reshape(sizes)
+        self._rank = rank
 
     def size(self) -> int:
         """The number of devices."""
@@ -152,7 +156,7 @@ class _Place:
 
     def get_rank(self) -> int:
         """The rank at this place."""
-        return 0
+        return self._rank
 
 
 class _NoExchange(Exchange):
@@ -201,8 +205,8 @@ def _bytes(size: int) -> Any:
 class _DryProgram(Program):
     """A program on tiles without data; records the memory alive while each operator runs."""
 
-    def __init__(self, plan: TorchPlan) -> None:
-        place: Any = _Place(plan.mesh)
+    def __init__(self, plan: TorchPlan, rank: int) -> None:
+        place: Any = _Place(plan.mesh, rank)
         super().__init__(plan, place)
         self.exchange: _NoExchange = _NoExchange(place)
         self.lives = Lives()
@@ -235,15 +239,23 @@ class _DryProgram(Program):
         shape = self.boxes(variable.name)[self.worker].shape
         return torch.empty(shape, dtype=variable.meta.dtype, device=_DEVICE)
 
+    def kept_bytes(self, variable: Variable) -> Optional[int]:
+        """The bytes of the DTensor that keeps a variable; None if its tile is the program's."""
+        placement = self.placement(Entry(variable.name))
+        own = tiles_of(tuple(variable.meta.shape), placement, self.plan.mesh)
+        if own == self.boxes(variable.name):
+            return None
+        return int(math.prod(own[self.worker].shape) * variable.meta.dtype.itemsize)
 
-def dry_run(plan: TorchPlan) -> tuple[_DryProgram, dict[str, int], set[int]]:
-    """Run a step of rank 0 without data.
+
+def dry_run(plan: TorchPlan, rank: int = 0) -> tuple[_DryProgram, dict[str, int], set[int]]:
+    """Run a step of a rank without data.
 
     Returns:
         The program, the bytes that stay allocated by kind, and the numbers of the gradients'
         lives.
     """
-    program, traced = _DryProgram(plan), plan.traced
+    program, traced = _DryProgram(plan, rank), plan.traced
     fixed = {"parameters": 0, "optimizer_state": 0, "activations": 0}
     states = OPTIMIZERS.get(plan.optimizer or "", 0)
     given: dict[str, Any] = {}
@@ -252,8 +264,11 @@ def dry_run(plan: TorchPlan) -> tuple[_DryProgram, dict[str, int], set[int]]:
             tile = given[variable.name] = program.tile(variable)
             kind = "activations" if variable.kind == "input" else "parameters"
             fixed[kind] += tile.nbytes
+            kept = program.kept_bytes(variable)
+            if variable.kind != "input" and kept is not None:
+                fixed[kind] += kept  # the program's tile is a copy
             if variable.kind == "parameter" and variable.name in traced.gradients:
-                fixed["optimizer_state"] += states * tile.nbytes
+                fixed["optimizer_state"] += states * (tile.nbytes if kept is None else kept)
     program.lives = Lives(given.values())
     with torch.no_grad(), program.lives:
         saved, outputs, changed = program.forward(given)
@@ -266,9 +281,9 @@ def dry_run(plan: TorchPlan) -> tuple[_DryProgram, dict[str, int], set[int]]:
     return program, fixed, gradients
 
 
-def step_memory(plan: TorchPlan) -> StepMemory:
-    """Measures the memory of a plan's training step, without the allocator's fragmentation."""
-    program, fixed, gradients = dry_run(plan)
+def step_memory(plan: TorchPlan, rank: int = 0) -> StepMemory:
+    """Measures the memory of a rank's training step, without the allocator's fragmentation."""
+    program, fixed, gradients = dry_run(plan, rank)
     lives = program.lives.lives
     at = worst_moment(lives)
     kinds = {
@@ -291,9 +306,32 @@ def step_memory(plan: TorchPlan) -> StepMemory:
     return StepMemory(kinds, Peak(0, constant, nodes, most, tuple(held), 0), tuple(lives))
 
 
+def held_bytes(plan: TorchPlan) -> list[int]:
+    """The bytes of each rank at the worst moment of its step."""
+    found: dict[tuple[int, ...], int] = {}
+    held = []
+    for rank, shares in enumerate(_shares(plan)):
+        if shares not in found:
+            found[shares] = sum(step_memory(plan, rank).kinds.values())
+        held.append(found[shares])
+    return held
+
+
+def _shares(plan: TorchPlan) -> list[tuple[int, ...]]:
+    """Each rank's shares of the steps that are not divided equally; those with the same hold alike.
+
+    Equal pieces may differ by an element, as where a dimension does not divide.
+    """
+    parts = plan.details.parts
+    unequal = parts.shares or [()] * len(parts)
+    digits = itertools.product(*map(range, parts))
+    return [tuple(step[k] for step, k in zip(unequal, own) if step) for own in digits]
+
+
 def held_by_rank(plan: TorchPlan) -> Plan:
-    """Returns a plan's details with the memory of a rank."""
-    rank = step_memory(plan)
+    """Returns a plan's details with the memory of the rank with the largest shares."""
+    shares = [math.prod(each) for each in _shares(plan)]
+    rank = step_memory(plan, shares.index(max(shares)))
     return plan.details.noted(bytes_per_worker=dict(rank.kinds), memory="lives", peak=rank.peak)
 
 
