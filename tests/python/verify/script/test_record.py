@@ -112,3 +112,15 @@ def test_everything_is_put_back():
     train(1, recorder)
     assert [getattr(owner, name) for owner, name in seams] == before
     assert len(recorder.arrays) == 8  # the prediction afterwards is not recorded
+
+
+def test_inputs_change_by_one_rounding_unless_they_are_whole_numbers():
+    data = mx.nd.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
+    old, new = data.asnumpy(), record.rounded(data).asnumpy()
+    up = np.nextafter(old, np.float32(np.inf))
+    assert ((new == old) | (new == up)).all() and (new == old).any() and (new == up).any()
+    labels, double = mx.nd.arange(8), data.astype("float64")
+    assert record.rounded(labels) is labels
+    assert record.rounded(double) is double
+    data.attach_grad()
+    assert record.rounded(data) is data  # else its gradient would be another array's
