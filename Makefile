@@ -7,6 +7,7 @@
 # make test-gpu-standin  runs MXNet's wheel for GPUs on libraries that stand in for CUDA's
 # make gpu-check  checks the kernels on this machine's GPU, without MXNet, in ten minutes
 # make test-mxnet DIR=PATH  runs MXNet 1.9.1's own tests of Gluon from a checkout of its sources
+# make test-projects DIR=PATH  trains models of public projects that pip installed there, plain and partitioned
 # make paper  makes every table and figure of the papers, and a page about them, in build/paper
 # make bench  measures what a person waits for, and prints goals and verdicts (ROWS="plan setup")
 # make results  makes again what the code has outrun in docs/results (TIMED=1: times, too)
@@ -36,7 +37,7 @@ CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread per worker, because the workers run in parallel.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: help build demo test test-quick test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet paper results bench wheel check format clean
+.PHONY: help build demo test test-quick test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet test-projects paper results bench wheel check format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -169,6 +170,10 @@ gpu-check:
 test-mxnet: $(VENV)/.build
 	@test -n "$(DIR)" || { echo "usage: make test-mxnet DIR=path/to/mxnet-1.9.1" >&2; exit 2; }
 	@$(RUN_ENV) $(VENV)/bin/python scripts/mxnet_tests.py "$(DIR)" --out $(BUILD)/mxnet_tests
+
+test-projects: $(VENV)/.build
+	@test -n "$(DIR)" || { echo "usage: make test-projects DIR=where-pip-installed-them" >&2; exit 2; }
+	@$(RUN_ENV) $(VENV)/bin/python scripts/projects.py "$(DIR)" --out $(BUILD)/projects
 
 # --- checks ---------------------------------------------------------------------------------
 
