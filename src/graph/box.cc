@@ -86,7 +86,7 @@ Box TileBox(const Shape& shape, const std::vector<int>& cuts, const Division& pa
             const std::vector<int>& digits) {
   Box box = WholeBox(shape);
   for (size_t i = 0; i < cuts.size(); ++i) {
-    if (cuts[i] == kReplicated) continue;
+    if (!IsCut(cuts[i])) continue;
     const size_t d = static_cast<size_t>(cuts[i]);
     TOFU_CHECK(d < shape.size()) << "cut of dimension " << d << " of " << shape.size();
     const Range piece = parts.Piece({box.begin[d], box.end[d]}, i, digits[i]);
@@ -99,6 +99,7 @@ Box TileBox(const Shape& shape, const std::vector<int>& cuts, const Division& pa
 int64_t VarExtent(const StrategyRow& row, int var, const Graph& graph, int node) {
   const IndexVar& v = row.vars[static_cast<size_t>(var)];
   if (v.kind == IndexVar::Extent::kConstant) return v.constant;
+  if (v.kind == IndexVar::Extent::kTerms) return kTermsExtent;
   const Node& n = graph.nodes[static_cast<size_t>(node)];
   const NodeEntry entry = v.kind == IndexVar::Extent::kInput
                               ? n.inputs[static_cast<size_t>(v.slot)]
@@ -114,7 +115,7 @@ std::vector<Range> VarRanges(const StrategyRow& row, const Graph& graph, int nod
     ranges[v].end = VarExtent(row, static_cast<int>(v), graph, node);
   }
   for (size_t i = 0; i < cuts.size(); ++i) {
-    if (cuts[i] == kReplicated) continue;
+    if (!IsCut(cuts[i])) continue;
     const size_t v = static_cast<size_t>(cuts[i]);
     TOFU_CHECK(v < ranges.size()) << "split of variable " << v << " of " << ranges.size();
     ranges[v] = parts.Piece(ranges[v], i, digits[i]);

@@ -39,15 +39,21 @@ Box Intersect(const Box& a, const Box& b);
 bool Overlap(const Box& a, const Box& b);
 bool Contains(const Box& outer, const Box& inner);
 
+// Cuts that are no dimension: the step leaves the tensor whole, or each of its workers
+// holds a term of full size, and the tensor is their sum.
 constexpr int kReplicated = -1;
+constexpr int kTerms = -3;
+
+// Whether a cut is a dimension, or a variable.
+constexpr bool IsCut(int cut) { return cut >= 0; }
 
 // The digits of `worker` in the mixed radix `parts`, step 1 first and most
 // significant.
 std::vector<int> WorkerDigits(int worker, const std::vector<int>& parts);
 
 // The tile of a tensor of `shape` after the first `cuts.size()` steps, for a worker
-// with these digits: one of nested, contiguous pieces. cuts[i] is a dimension or
-// kReplicated.
+// with these digits: one of nested, contiguous pieces. cuts[i] is a dimension,
+// kReplicated or kTerms.
 Box TileBox(const Shape& shape, const std::vector<int>& cuts, const Division& parts,
             const std::vector<int>& digits);
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/box.h"
-
 namespace tofu {
 namespace {
 
@@ -13,12 +11,15 @@ class Enumerator {
   Enumerator(CutExtents extents, const std::vector<int>& candidates, const Cuts& given,
              const std::vector<int>& parts, WholeStep whole, size_t limit)
       : extents_(std::move(extents)),
-        candidates_(candidates),
         given_(given),
         parts_(parts),
         whole_(whole),
         limit_(limit),
-        cuts_(given.size(), kReplicated) {}
+        cuts_(given.size(), kReplicated) {
+    for (int candidate : candidates) {
+      (extents_.MakesTerms(candidate) ? terms_ : candidates_).push_back(candidate);
+    }
+  }
 
   // Tries first to meet both rules for given decisions: whole only if nothing can be cut,
   // and cut evenly if possible. If that is impossible, drops the first rule, then both.
@@ -86,11 +87,14 @@ class Enumerator {
         }
       }
     }
-    if (found_.size() == before || whole_ == WholeStep::kAlways) Take(step, kReplicated);
+    const bool is_whole = found_.size() == before || whole_ == WholeStep::kAlways;
+    for (int candidate : terms_) Take(step, candidate);
+    if (is_whole) Take(step, kReplicated);
   }
 
   CutExtents extents_;
-  const std::vector<int>& candidates_;
+  std::vector<int> candidates_;  // without those that leave terms
+  std::vector<int> terms_;
   const Cuts& given_;
   const std::vector<int>& parts_;
   const WholeStep whole_;
@@ -105,10 +109,12 @@ class Enumerator {
 }  // namespace
 
 bool CutExtents::CanCut(int dim, int parts) const {
+  if (MakesTerms(dim)) return true;
   return tofu::CanCut(left(dim), parts) && (!equal_parts_ || left(dim) % parts == 0);
 }
 
 bool CutExtents::CutsEvenly(int dim, int parts) const {
+  if (MakesTerms(dim)) return true;
   return CanCut(dim, parts) && tofu::CutsEvenly(extents_[dim], parts_[dim] * parts);
 }
 
@@ -117,6 +123,7 @@ std::vector<int> CutExtents::Choices(const std::vector<int>& candidates,
   std::vector<int> even;
   std::vector<int> possible;
   for (int candidate : candidates) {
+    if (MakesTerms(candidate)) continue;
     if (CutsEvenly(candidate, parts)) even.push_back(candidate);
     if (CanCut(candidate, parts)) possible.push_back(candidate);
   }

@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "graph/box.h"
 #include "graph/graph.h"
+#include "graph/strategy_table.h"
 
 namespace tofu {
 
-// One decision per step: a dimension of a tensor, a variable of an operator, or
-// kReplicated. A search handles many of them, so this type does not allocate.
+// One decision per step: a dimension of a tensor, a variable of an operator,
+// kReplicated or kTerms. A search handles many of them, so this type does not allocate.
 class Cuts {
  public:
   static constexpr size_t kMaxSteps = 15;  // steps of at least two parts: 2^14 workers
@@ -92,11 +94,20 @@ class CutExtents {
   bool CanCut(int dim, int parts) const;
   // Whether the pieces then have about the same size (box.h).
   bool CutsEvenly(int dim, int parts) const;
-  void Cut(int dim, int parts) { parts_[dim] *= parts; }
-  void Undo(int dim, int parts) { parts_[dim] /= parts; }
+  void Cut(int dim, int parts) {
+    if (dim != kTerms) parts_[dim] *= parts;
+  }
+  void Undo(int dim, int parts) {
+    if (dim != kTerms) parts_[dim] /= parts;
+  }
+  // Whether the cut leaves terms: kTerms, or the variable that numbers them.
+  bool MakesTerms(int dim) const {
+    return dim == kTerms || extents_[dim] == kTermsExtent;
+  }
 
   // The dimensions that a search considers for one more step: the candidates that it cuts
-  // evenly; if there are none, those that it can cut.
+  // evenly; if there are none, those that it can cut. Cuts that leave terms are none of
+  // them.
   std::vector<int> Choices(const std::vector<int>& candidates, int parts) const;
 
  private:
@@ -107,7 +118,8 @@ class CutExtents {
 
 // Returns every way to fill the free steps of `given` from `candidates`, in lexicographic
 // order of the candidates (kReplicated last). A step takes a candidate that it cuts
-// unevenly only if no candidate that it cuts evenly can be completed. The decisions in
+// unevenly only if no candidate that it cuts evenly can be completed; those that leave
+// terms do not count for that. The decisions in
 // `given` must stay possible; they stay even, and whole only where nothing else could be
 // cut, unless no way meets this. If there are more than `limit` ways, returns only some
 // of them and sets *complete to false.

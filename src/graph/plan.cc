@@ -91,6 +91,9 @@ std::string List(const Values& values, Format format) {
 // take far more time and memory.
 std::string TensorsText(const Plan& plan, const Graph& graph) {
   const auto number = [](auto value) { return std::to_string(value); };
+  const auto cut_text = [](int cut) {
+    return cut == kTerms ? Quoted(kTermsName) : std::to_string(cut);
+  };
   std::string text = "[";
   for (int node = 0; node < graph.num_nodes(); ++node) {
     for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
@@ -100,7 +103,8 @@ std::string TensorsText(const Plan& plan, const Graph& graph) {
       text += R"(,"output":)" + std::to_string(i);
       text += R"(,"shape":)" + List(graph.shape(entry), number);
       text += R"(,"dtype":)" + std::to_string(graph.dtype(entry));
-      text += R"(,"cuts":)" + List(plan.tensor_cuts[graph.entry_id(entry)], number) + '}';
+      text +=
+          R"(,"cuts":)" + List(plan.tensor_cuts[graph.entry_id(entry)], cut_text) + '}';
     }
   }
   return text + ']';
@@ -169,13 +173,17 @@ void ReadTensors(const JsonCursor& root, const Graph& graph, Plan* plan) {
     tensors.Fail("an array of " + std::to_string(graph.num_entries()) +
                  ", one for every tensor of the graph");
   }
+  std::vector<bool> may_wait(static_cast<size_t>(graph.num_entries()), true);
+  for (NodeEntry head : graph.heads) may_wait[graph.entry_id(head)] = false;
   for (int node = 0; node < graph.num_nodes(); ++node) {
     for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
+      const bool waits =
+          may_wait[graph.entry_id({node, i})] && !graph.nodes[node].is_variable();
       const JsonCursor tensor = tensors.At(graph.entry_id({node, i}));
       CheckName(tensor, graph.nodes[node].name);
       tensor.At("output").Int(i, i);
       plan->tensor_cuts.push_back(
-          ReadTensorCuts(tensor.At("cuts"), graph.shape({node, i}), plan->parts));
+          ReadTensorCuts(tensor.At("cuts"), graph.shape({node, i}), plan->parts, waits));
     }
   }
 }

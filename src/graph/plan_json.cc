@@ -14,6 +14,7 @@ int ReadVarName(const JsonCursor& cursor, const StrategyRow* row) {
   for (int var : row->splittable) {
     if (row->vars[var].name == cursor.String()) return var;
   }
+  if (row->terms >= 0 && cursor.String() == row->vars[row->terms].name) return row->terms;
   cursor.Fail("null or the name of a variable that " + row->op + " can be split along");
 }
 
@@ -103,12 +104,19 @@ PlanStatus ReadStatus(const JsonCursor& root) {
 }
 
 Cuts ReadTensorCuts(const JsonCursor& cursor, const Shape& shape,
-                    const std::vector<int>& parts) {
+                    const std::vector<int>& parts, bool may_wait) {
   CheckNumberOfSteps(cursor, parts);
   CutExtents extents(shape);
   Cuts cuts;
   for (size_t i = 0; i < parts.size(); ++i) {
     const JsonCursor cut = cursor.At(static_cast<int>(i));
+    if (cut.IsString() && cut.String() == kTermsName) {
+      if (!may_wait) {
+        cut.Fail("a dimension or -1: variables and heads are no terms of a sum");
+      }
+      cuts.push_back(kTerms);
+      continue;
+    }
     cuts.push_back(static_cast<int>(cut.Int(-1, static_cast<int64_t>(shape.size()) - 1)));
     if (cuts.back() == kReplicated) continue;
     if (!extents.CanCut(cuts.back(), parts[i])) {
@@ -118,6 +126,10 @@ Cuts ReadTensorCuts(const JsonCursor& cursor, const Shape& shape,
     extents.Cut(cuts.back(), parts[i]);
   }
   return cuts;
+}
+
+OrderedJson TensorCutJson(int cut) {
+  return cut == kTerms ? OrderedJson(kTermsName) : OrderedJson(cut);
 }
 
 OrderedJson OperatorCutsJson(const StrategyRow* row, const Cuts& cuts) {

@@ -35,10 +35,13 @@ TileShares ReadShares(const JsonCursor& root, const std::vector<int>& parts);
 const char* StatusText(PlanStatus status);
 PlanStatus ReadStatus(const JsonCursor& root);
 
-// Reads one cut per step, each of a dimension that divides there.
+// Reads one cut per step, each of a dimension that divides there, or terms of a sum if
+// the tensor may wait as such.
 Cuts ReadTensorCuts(const JsonCursor& cursor, const Shape& shape,
-                    const std::vector<int>& parts);
+                    const std::vector<int>& parts, bool may_wait);
 
+// Writes a dimension, -1 or "terms".
+OrderedJson TensorCutJson(int cut);
 // Writes the names of variables, null for kReplicated.
 OrderedJson OperatorCutsJson(const StrategyRow* row, const Cuts& cuts);
 Cuts ReadOperatorCuts(const JsonCursor& cursor, const Graph& graph, int node,

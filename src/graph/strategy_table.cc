@@ -177,6 +177,7 @@ StrategyRow ReadRow(const JsonCursor& cursor) {
       row.attrs.push_back(ReadAttr(attrs.At(i), num_vars, outputs.Size()));
     }
   }
+  if (cursor.Has("linear") && cursor.At("linear").Bool()) AddTerms(&row);
   return row;
 }
 
@@ -200,7 +201,9 @@ void CheckSlot(const Graph& graph, int node, const StrategyRow& row,
 }
 
 void CheckVar(const Graph& graph, int node, const StrategyRow& row, const IndexVar& var) {
-  if (var.kind == IndexVar::Extent::kConstant) return;
+  if (var.kind != IndexVar::Extent::kInput && var.kind != IndexVar::Extent::kOutput) {
+    return;
+  }
   const Node& n = graph.nodes[static_cast<size_t>(node)];
   const bool input = var.kind == IndexVar::Extent::kInput;
   const int slots = input ? static_cast<int>(n.inputs.size()) : n.num_outputs;
@@ -259,6 +262,13 @@ bool IsUnread(const StrategyTable& table, NodeEntry entry) {
 }
 
 }  // namespace
+
+void AddTerms(StrategyRow* row) {
+  row->terms = static_cast<int>(row->vars.size());
+  row->vars.push_back({kTermsName, IndexVar::Extent::kTerms});
+  for (OutputAccess& output : row->outputs) output.reduce[row->terms] = Reducer::kSum;
+  for (InputAccess& input : row->inputs) input.only_first.push_back(row->terms);
+}
 
 StrategyTable ReadStrategyTable(const std::string& json, const Graph& graph) {
   const JsonDocument document = ParseJson(json, Blame::kTable, kTableName, kTableHint);

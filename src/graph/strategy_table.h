@@ -61,8 +61,12 @@ struct OutputAccess {
   int like = -1;
 };
 
+// More parts than any plan has: the extent of a variable that numbers terms of a sum.
+constexpr int64_t kTermsExtent = int64_t{1} << 40;
+constexpr char kTermsName[] = "terms";
+
 struct IndexVar {
-  enum class Extent { kConstant, kInput, kOutput };
+  enum class Extent { kConstant, kInput, kOutput, kTerms };
   std::string name;
   Extent kind = Extent::kConstant;
   int slot = 0;  // input or output number
@@ -95,6 +99,10 @@ struct StrategyRow {
   std::vector<OutputAccess> outputs;
   std::vector<InputAccess> inputs;
   std::vector<AttrRewrite> attrs;
+  // The variable that numbers terms of all inputs together, if the outputs for terms add
+  // up to those for their sums; else -1. It is not splittable: only plans with sums that
+  // wait use it (passes/coarsen/waiting_sums.h).
+  int terms = -1;
 };
 
 struct StrategyTable {
@@ -106,6 +114,10 @@ struct StrategyTable {
     return node_rows[node] < 0 ? nullptr : &rows[node_rows[node]];
   }
 };
+
+// Adds the variable that numbers terms to a row: each part adds to every output, and an
+// input that is no sum counts for the first part.
+void AddTerms(StrategyRow* row);
 
 StrategyTable ReadStrategyTable(const std::string& json, const Graph& graph);
 

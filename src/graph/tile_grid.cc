@@ -85,7 +85,7 @@ int64_t GridSide::MostShared(int64_t begin, int64_t end,
 TileGrid::TileGrid(const Shape& shape, const Cuts& cuts, const std::vector<int>& parts)
     : sides_(shape.begin(), shape.end()) {
   for (size_t i = 0; i < cuts.size(); ++i) {
-    if (cuts[i] != kReplicated) sides_[static_cast<size_t>(cuts[i])].Cut(parts[i]);
+    if (IsCut(cuts[i])) sides_[static_cast<size_t>(cuts[i])].Cut(parts[i]);
   }
 }
 

@@ -19,6 +19,7 @@ from tofu.analysis.described import description_of
 from tofu.analysis.part_check import Instance, anchored, holds
 from tofu.analysis.result import Analysis, InputRegion, Strategy
 from tofu.analysis.strategies import analyze_trace, concrete_extents, told
+from tofu.analysis.terms import passes_terms
 from tofu.errors import InconclusiveError
 from tofu.lang.description import Description, Rewrite
 from tofu.lang.interval import Form, Interval
@@ -266,6 +267,7 @@ def _emit(op: str, instance: Instance, strategies: Sequence[Strategy]) -> Row:
         "source": instance.description.location,
         "elementwise": analysis.pointwise and splits_all,
         "random": instance.description.random,
+        "linear": not instance.description.random and passes_terms(analysis.trace),
         "vars": [{"name": name, "extent": _extent(analysis, name)} for name in numbers],
         "splittable": [numbers[name] for name in split],
         "outputs": [

@@ -28,7 +28,7 @@ from typing import Optional
 from tofu.lang import ir
 from tofu.lang.tracing import Trace
 
-__all__ = ["linear_inputs"]
+__all__ = ["linear_inputs", "passes_terms"]
 
 Slots = frozenset[int]
 
@@ -47,6 +47,11 @@ def linear_inputs(trace: Trace) -> frozenset[Slots]:
         return frozenset()
     found = {s for s in _joined(map(_sets, bodies)) if all(_degree(b, s) == 1 for b in bodies)}
     return frozenset(s for s in found if not any(s < other for other in found))
+
+
+def passes_terms(trace: Trace) -> bool:
+    """Whether terms of all inputs together pass through."""
+    return frozenset(range(len(trace.inputs))) in linear_inputs(trace)
 
 
 def _joined(choices: Iterable[frozenset[Slots]]) -> frozenset[Slots]:

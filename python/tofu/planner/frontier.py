@@ -17,6 +17,7 @@ from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.names import readable
 from tofu.plans.plan import format_bytes
 from tofu.plans.progress import stage
+from tofu.plans.render.text import cuts_text
 
 from .limits import held_bytes
 from .recomputation import Recomputation, recomputed
@@ -203,6 +204,5 @@ def changed(before: Point, after: Point) -> str:
         return "computes other activations again" if after.problem is not before.problem else ""
     largest = max(recut, key=lambda tensor: tensor.bytes)
     count = f"{len(recut)} tensors are" if len(recut) > 1 else "1 tensor is"
-    cuts = " ".join("-" if cut < 0 else str(cut) for cut in largest.cuts)
-    named = f"{readable(largest.node)} ({format_bytes(largest.bytes)}): {cuts}"
+    named = f"{readable(largest.node)} ({format_bytes(largest.bytes)}): {cuts_text(largest)}"
     return f"{count} cut otherwise, {'the largest, ' * (len(recut) > 1)}{named}"

@@ -31,6 +31,7 @@ __all__ = [
     "Step",
     "TensorPlan",
     "format_bytes",
+    "read_cuts",
     "tile_bounds",
     "undescribed_text",
 ]
@@ -38,7 +39,14 @@ __all__ = [
 FORMAT = "tofu-plan"
 VERSION = 1
 REPLICATED = -1
+TERMS = -3  # each worker of the step holds a term of the tensor
+TERMS_NAME = "terms"  # in documents, also the variable of an operator that adds terms up
 _TIMES = ("step_ns", "compute_ns", "fetch_ns", "hidden_ns", "host_ns")
+
+
+def read_cuts(written: Sequence[Any]) -> tuple[Any, ...]:
+    """Cuts from a document."""
+    return tuple(TERMS if cut == TERMS_NAME else cut for cut in written)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +60,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class TensorPlan:
-    """One tensor: the dimension that each step cuts, or -1 if it is replicated."""
+    """One tensor: the dimension that each step cuts, -1 if it is replicated, TERMS if it waits."""
 
     node: str
     output: int
@@ -64,7 +72,7 @@ class TensorPlan:
         """The number of pieces along each dimension."""
         numbers = [1] * len(self.shape)
         for cut, count in zip(self.cuts, parts):
-            if cut != REPLICATED:
+            if cut >= 0:
                 numbers[cut] *= count
         return tuple(numbers)
 
@@ -81,9 +89,9 @@ class TensorPlan:
         """Whether some step replicates it because no dimension has an element for each part."""
         extents = list(self.shape)
         for cut, count in zip(self.cuts, parts):
-            if cut != REPLICATED:
+            if cut >= 0:
                 extents[cut] //= count
-            elif all(extent < count for extent in extents):
+            elif cut == REPLICATED and all(extent < count for extent in extents):
                 return True
         return False
 
@@ -284,7 +292,9 @@ class Plan:
             status=str(document["status"]),
             search_seconds=float(document["search_seconds"]),
             tensors=tuple(
-                TensorPlan(t["node"], t["output"], tuple(t["shape"]), t["dtype"], tuple(t["cuts"]))
+                TensorPlan(
+                    t["node"], t["output"], tuple(t["shape"]), t["dtype"], read_cuts(t["cuts"])
+                )
                 for t in document["tensors"]
             ),
             operators=tuple(
@@ -341,7 +351,8 @@ class Plan:
         for tensor in self.tensors:
             dtype_name(tensor.dtype)
             fits = all(type(size) is int and size >= 0 for size in tensor.shape)
-            cuts = all(type(c) is int and -1 <= c < len(tensor.shape) for c in tensor.cuts)
+            known = (TERMS, *range(-1, len(tensor.shape)))
+            cuts = all(type(c) is int and c in known for c in tensor.cuts)
             if not (fits and cuts and len(tensor.cuts) == len(self.parts)):
                 raise ValueError(f"cuts {tensor.cuts} of {tensor.node}, shape {tensor.shape}")
             if type(tensor.output) is not int or not isinstance(tensor.node, str):

@@ -11,6 +11,7 @@
 #include "graph/repeats.h"
 #include "passes/coarsen/elementwise.h"
 #include "passes/coarsen/timesteps.h"
+#include "passes/coarsen/waiting_sums.h"
 
 namespace tofu {
 namespace {
@@ -27,6 +28,7 @@ class Coalescer {
         entries_(graph.num_entries()) {}
 
   CoarseGraph Run() {
+    if (options_.sums_wait) waiting_ = FindWaitingSums(graph_, table_);
     FindUpdates();
     MergeElementwise();
     MergeVariablesWithGradients();
@@ -40,11 +42,13 @@ class Coalescer {
  private:
   void Merge(int a, int b, Tie::Reason reason, int node = -1) {
     if (graph_.shapes[a] != graph_.shapes[b]) return;
+    if (waiting_.MayWait(a) != waiting_.MayWait(b)) return;
     if (entries_.Merge(a, b)) coarse_.ties.push_back({a, b, reason, node});
   }
 
   bool IsReleased(int node) const {
-    return !options_.released.empty() && options_.released[node];
+    if (!options_.released.empty() && options_.released[node]) return true;
+    return waiting_.AddsTerms(node) && !waiting_.MayWait(graph_.first_entry[node]);
   }
 
   // Finds variables, and updates that are not cut like their weight.
@@ -147,6 +151,7 @@ class Coalescer {
 
   void MergeTimesteps() {
     signatures_ = Signatures(graph_, table_);
+    TellApartAdders();
     if (!options_.merge_timesteps) return;
     const std::vector<int> first = AlignTimesteps(graph_, groups_, signatures_);
     for (int node = 0; node < graph_.num_nodes(); ++node) {
@@ -164,6 +169,14 @@ class Coalescer {
     }
   }
 
+  // Operators that may add terms have other ways to split than their equals.
+  void TellApartAdders() {
+    const int next = static_cast<int>(signatures_.size());
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (waiting_.AddsTerms(node)) signatures_[node] += next;
+    }
+  }
+
   // Numbers classes by their first tensor.
   void NumberTensors() {
     std::vector<int> number(static_cast<size_t>(graph_.num_entries()), -1);
@@ -171,7 +184,7 @@ class Coalescer {
       int& id = number[entries_.Find(entry)];
       if (id < 0) {
         id = static_cast<int>(coarse_.tensors.size());
-        coarse_.tensors.push_back({graph_.shapes[entry], {}});
+        coarse_.tensors.push_back({graph_.shapes[entry], {}, waiting_.MayWait(entry)});
       }
       coarse_.tensors[id].entries.push_back(entry);
       coarse_.tensor_class.push_back(id);
@@ -224,8 +237,12 @@ class Coalescer {
       const int next = static_cast<int>(coarse_.operators.size());
       const auto [it, is_new] = numbers.emplace(Key(node, slots), next);
       if (is_new) {
-        coarse_.operators.push_back(
-            {{}, signatures_[node], elementwise_[node], slots, Followed(node)});
+        coarse_.operators.push_back({{},
+                                     signatures_[node],
+                                     elementwise_[node],
+                                     waiting_.AddsTerms(node),
+                                     slots,
+                                     Followed(node)});
       }
       coarse_.operators[it->second].nodes.push_back(node);
       coarse_.op_class[node] = it->second;
@@ -249,6 +266,7 @@ class Coalescer {
   const Groups& groups_;
   const CoalesceOptions& options_;
   const std::vector<bool> used_;
+  WaitingSums waiting_;
   UnionFind entries_;
   std::map<std::string, int> variables_;  // name -> entry
   // The tensor that an update is split like instead of its weight: by the weight's name,

@@ -13,7 +13,9 @@
 //             3. corresponding tensors and operators of unrolled timesteps, found by
 //                structure (timesteps.h), share classes;
 //             4. an operator that runs again in the backward pass (recompute.h) shares
-//                the classes of the one that it repeats.
+//                the classes of the one that it repeats;
+//             5. tensors that may wait as terms of a sum share no class with others, and
+//                the operator that ends such a sum is released.
 // Invariants: all tensors of a class have one shape; all operators of a class
 //             have one row, and at each slot one shape and dtype, one tensor class,
 //             and parameters or none, and therefore equal costs.
@@ -34,6 +36,7 @@ namespace tofu {
 struct TensorClass {
   Shape shape;
   std::vector<int> entries;
+  bool may_wait = false;  // its tensors may be terms (waiting_sums.h)
 };
 
 // One slot of an operator, as the search sees it: a tensor that it reads, or one
@@ -51,6 +54,7 @@ struct OpClass {
   // Whether the class is cut like the tensors of the class `follows`, without a decision
   // of its own. Only an update may have tensors of other classes.
   bool elementwise = false;
+  bool adds_terms = false;    // may be split along the terms of its inputs
   std::vector<OpSlot> slots;  // slots that can cost anything
   int follows = -1;           // a tensor class; -1: none
 
@@ -94,6 +98,7 @@ struct CoalesceOptions {
   // [node]: element-wise operators to which rule 1 does not apply; empty: none.
   std::vector<bool> released = {};
   UpdateTies updates = UpdateTies::kAll;
+  bool sums_wait = false;  // whether rule 5 applies; else no tensor may be terms
 };
 
 CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table, const Groups& groups,

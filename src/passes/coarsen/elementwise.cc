@@ -43,6 +43,10 @@ bool AreDistinctAndSplittable(const std::vector<int>& vars, const Shape& shape,
   return true;
 }
 
+bool HasNoneBut(int var, const std::vector<int>& vars) {
+  return std::all_of(vars.begin(), vars.end(), [var](int v) { return v == var; });
+}
+
 }  // namespace
 
 std::vector<int> DimensionVars(const StrategyRow& row) {
@@ -66,14 +70,14 @@ bool IsElementwise(const Graph& graph, const StrategyTable& table, int node) {
   for (size_t i = 0; i < n.inputs.size(); ++i) {
     const InputAccess& access = row->inputs[i];
     if (graph.shape(n.inputs[i]) != shape || !TouchesAt(access.dims, shape, vars) ||
-        !access.only_first.empty() || access.pad.has_value()) {
+        !HasNoneBut(row->terms, access.only_first) || access.pad.has_value()) {
       return false;
     }
   }
   for (int i = 0; i < n.num_outputs; ++i) {
     const OutputAccess& access = row->outputs[i];
     if (graph.shape({node, i}) != shape || !TouchesAt(access.dims, shape, vars) ||
-        !access.reduce.empty()) {
+        access.reduce.size() > access.reduce.count(row->terms)) {
       return false;
     }
   }

@@ -81,7 +81,7 @@ std::string RewrittenAttr(const AttrRewrite& rewrite, const std::vector<Range>& 
   return std::to_string(sizes[0] * rewrite.times);
 }
 
-InputRegion NeededRegion(const InputAccess& access, const Shape& shape,
+InputRegion NeededRegion(const InputAccess& access, int terms, const Shape& shape,
                          const std::vector<int>& cuts, const std::vector<Range>& ranges) {
   InputRegion region;
   if (access.pad && AnySplit(cuts, access.pad->vars)) {
@@ -90,8 +90,9 @@ InputRegion NeededRegion(const InputAccess& access, const Shape& shape,
   } else {
     region.box = PartRegion(access.dims, shape, cuts, ranges);
   }
-  region.zeros = std::any_of(access.only_first.begin(), access.only_first.end(),
-                             [&](int v) { return ranges.at(v).begin != 0; });
+  region.zeros =
+      std::any_of(access.only_first.begin(), access.only_first.end(),
+                  [&](int v) { return v != terms && ranges.at(v).begin != 0; });
   return region;
 }
 
@@ -105,7 +106,8 @@ OperatorPart DescribedPart(const Graph& graph, const StrategyRow& row, int node,
   for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
     const Shape& shape = graph.shape(n.inputs[slot]);
     if (slot < row.inputs.size()) {
-      part.inputs.push_back(NeededRegion(row.inputs[slot], shape, cuts, ranges));
+      part.inputs.push_back(
+          NeededRegion(row.inputs[slot], row.terms, shape, cuts, ranges));
     } else {
       part.inputs.push_back({WholeBox(shape)});
     }
@@ -133,6 +135,19 @@ OperatorPart DescribedPart(const Graph& graph, const StrategyRow& row, int node,
   return part;
 }
 
+// Where the operator is split along its terms, an input that is no sum counts for the
+// first part.
+void SetZerosForTerms(const Graph& graph, const StrategyRow& row, const Plan& plan,
+                      int node, const std::vector<int>& digits, OperatorPart* part) {
+  for (size_t step = 0; step < digits.size() && row.terms >= 0; ++step) {
+    if (plan.op_cuts[node][step] != row.terms || digits[step] == 0) continue;
+    for (size_t slot = 0; slot < row.inputs.size(); ++slot) {
+      const int entry = graph.entry_id(graph.nodes[node].inputs[slot]);
+      if (plan.tensor_cuts[entry][step] != kTerms) part->inputs[slot].zeros = true;
+    }
+  }
+}
+
 OperatorPart WholePart(const Graph& graph, int node) {
   const Node& n = graph.nodes[node];
   OperatorPart part;
@@ -150,8 +165,11 @@ OperatorPart PartOf(const Graph& graph, const StrategyTable& table, const Plan& 
                     int node, int worker) {
   const StrategyRow* row = table.row(node);
   if (row == nullptr) return WholePart(graph, node);
-  return DescribedPart(graph, *row, node, plan.op_cuts[node], plan.division(),
-                       WorkerDigits(worker, plan.parts));
+  const std::vector<int> digits = WorkerDigits(worker, plan.parts);
+  OperatorPart part =
+      DescribedPart(graph, *row, node, plan.op_cuts[node], plan.division(), digits);
+  SetZerosForTerms(graph, *row, plan, node, digits, &part);
+  return part;
 }
 
 OutputReduction ReductionOf(const Graph& graph, const StrategyTable& table,

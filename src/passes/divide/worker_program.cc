@@ -213,18 +213,19 @@ class Builder {
     const NodeEntry input = graph_.nodes[node].inputs[slot];
     const int entry = graph_.entry_id(input);
     const InputRegion& region = part.inputs[slot];
-    const GroupBoxes& needs = regions.Boxes(false, slot);
     const GroupBoxes& tiles = *tile_boxes_[entry];
+    const GroupBoxes needs = regions.Read(slot, tiles);
+    const StepSet adds = regions.AddsToRead(slot, tiles);
     const std::string name = graph_.nodes[node].name + "/in" + std::to_string(slot);
     const size_t place = graph_.nodes[node].name.size();
     const bool is_padded = IsPadded(node, slot);
-    if (!is_padded && IsSame(needs, tiles)) {
+    if (!is_padded && adds == 0 && IsSame(needs, tiles)) {
       reader->inputs.push_back(tiles_[entry]);
       reader->after.push_back(makers_[entry].step);
       return;
     }
-    if (options_.share && !is_padded && region.box.Volume() > 0 && !region.zeros &&
-        IsConstantAlong(graph_, table_, input, DividedDims(needs))) {
+    if (options_.share && !is_padded && adds == 0 && region.box.Volume() > 0 &&
+        !region.zeros && IsConstantAlong(graph_, table_, input, DividedDims(needs))) {
       program_.shared_bytes +=
           regions.InputElements(slot, tiles) * DtypeBytes(graph_.dtypes[entry]);
       reader->inputs.push_back(Constant(input, region.box, name, place));
@@ -232,7 +233,7 @@ class Builder {
     }
     Request request{name,
                     place,
-                    {tiles, 0, Reducer::kSum, needs, WholeBox(graph_.shapes[entry])},
+                    {tiles, adds, Reducer::kSum, needs, WholeBox(graph_.shapes[entry])},
                     tiles_[entry],
                     makers_[entry],
                     graph_.dtypes[entry],
@@ -242,12 +243,12 @@ class Builder {
       program_.relayed_bytes -= request.elements * DtypeBytes(request.dtype);
       request = AlongRoute(route->stops, request);
     }
-    const bool is_tile =
-        route == nullptr && !region.zeros && BoxAt(tiles, digits_) == region.box;
+    const bool is_tile = route == nullptr && adds == 0 && !region.zeros &&
+                         BoxAt(tiles, digits_) == region.box;
     const bool fetches = reader->takes_part && !region.zeros && !is_tile;
     const int fetch = AddFetch(request, region.box, fetches, region.fill);
     // Few operators read the same padded region.
-    if (!is_padded) SetKey(entry, needs, region.fill, fetch);
+    if (!is_padded && adds == 0) SetKey(entry, needs, region.fill, fetch);
     reader->after.push_back(fetch);
     if (region.zeros) {
       reader->inputs.push_back(
@@ -398,10 +399,11 @@ class Builder {
     const int node = program_.steps[made.step].node;
     const int index = made.output;
     const int entry = graph_.entry_id({node, index});
-    const GroupBoxes& tiles = *(tile_boxes_[entry] = TilesOf(entry));
+    tile_boxes_[entry] = TilesOf(entry);
+    const GroupBoxes tiles = regions.Made(index, *tile_boxes_[entry]);
     const GroupBoxes& produced = regions.Boxes(true, index);
     const OutputReduction reduction = ReductionOf(graph_, table_, plan_, node, index);
-    const StepSet reduces = regions.Reduces(index);
+    const StepSet reduces = regions.ReducesToMake(index, tiles);
     tiles_[entry] = made;
     makers_[entry] = made;
     if (reduces == 0 && IsSame(produced, tiles)) return;
@@ -409,6 +411,7 @@ class Builder {
     const ArrayId held = part.active ? made : ArrayId{};
     const OutputWay way = regions.CheapestWay(index, tiles);
     const Box tile = BoxAt(tiles, digits_);
+    const bool is_zeros = IsBehindTheFirst(tiles);
     Request request{
         name,
         graph_.nodes[node].name.size(),
@@ -426,24 +429,25 @@ class Builder {
       const int64_t gathered = tiles.volume - request.stage.needs.volume;
       request.name = name + kPiece;
       request.elements = way.elements - gathered;
-      const int piece = AddFetch(request, BoxAt(request.stage.needs, digits_), true);
+      const int piece = AddFetch(request, BoxAt(request.stage.needs, digits_), !is_zeros);
       request = {name,
                  request.place,
                  {request.stage.needs, 0, Reducer::kSum, tiles, request.stage.tensor},
-                 {piece, 0},
+                 is_zeros ? ArrayId{} : ArrayId{piece, 0},
                  {piece, 0},
                  request.dtype,
                  gathered,
                  true};
     } else {
       const bool is_tile = reduces == 0 && part.active && part.outputs[index] == tile;
-      const int fetch = AddFetch(request, tile, !is_tile);
+      const int fetch = AddFetch(request, tile, !is_tile && !is_zeros);
       makers_[entry] = {fetch, 0};
-      if (!is_tile) tiles_[entry] = {fetch, 0};
+      if (!is_tile) tiles_[entry] = TileFrom(fetch, entry, is_zeros);
       return;
     }
-    tiles_[entry] = {AddFetch(request, tile, true), 0};
-    makers_[entry] = tiles_[entry];
+    const int gather = AddFetch(request, tile, !is_zeros);
+    makers_[entry] = {gather, 0};
+    tiles_[entry] = TileFrom(gather, entry, is_zeros);
   }
 
   // Adds up terms piece by piece, as AlongRoute fetches pieces of the sums.
@@ -472,6 +476,22 @@ class Builder {
     request = AlongRoute(route.stops, request);
     request.makes_tile = true;
     return request;
+  }
+
+  // Whether the boxes leave this worker none, because those of earlier digits have them.
+  bool IsBehindTheFirst(const GroupBoxes& boxes) const {
+    for (size_t step = 0; step < digits_.size(); ++step) {
+      if (HasStep(boxes.first_only, step) && digits_[step] != 0) return true;
+    }
+    return false;
+  }
+
+  // The worker's tile: what the fetch makes, or zeros, its term of a sum that waits.
+  ArrayId TileFrom(int fetch, int entry, bool is_zeros) {
+    if (!is_zeros) return {fetch, 0};
+    const Box tile = BoxAt(*tile_boxes_[entry], digits_);
+    return Zeros(tile.Extents(), graph_.dtypes[entry], program_.steps[fetch].name,
+                 program_.steps[fetch].place);
   }
 
   void AddHead(const HeadRequest& head) {

@@ -137,7 +137,7 @@ bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row) {
 }
 
 SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node,
-                           const Restrictions& restrictions) {
+                           const Restrictions& restrictions, bool adds_terms) {
   SplitVariables variables;
   variables.row = table.row(node);
   if (variables.row == nullptr) return variables;
@@ -147,15 +147,19 @@ SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int n
   }
   variables.candidates = restrictions.basic_tilings ? BasicTilings(*variables.row)
                                                     : variables.row->splittable;
+  variables.adds_terms = adds_terms;
+  if (adds_terms) variables.candidates.push_back(variables.row->terms);
   return variables;
 }
 
-std::vector<int> DimensionsOf(const Shape& shape, const Restrictions& restrictions) {
+std::vector<int> TensorCandidates(const Shape& shape, const Restrictions& restrictions,
+                                  UncutStates uncut) {
   const size_t count = restrictions.basic_tilings
                            ? std::min(shape.size(), kBasicDimensions)
                            : shape.size();
   std::vector<int> dims(count);
   std::iota(dims.begin(), dims.end(), 0);
+  if (uncut.terms) dims.push_back(kTerms);
   return dims;
 }
 
@@ -229,15 +233,15 @@ Cuts FillAlike(const CutExtents& extents, const std::vector<int>& candidates, in
 
 std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
                                      const std::vector<int>& parts,
-                                     const Restrictions& restrictions, bool may_be_whole,
+                                     const Restrictions& restrictions, UncutStates uncut,
                                      size_t limit, bool* complete) {
-  const std::vector<int> dims = DimensionsOf(shape, restrictions);
+  const std::vector<int> dims = TensorCandidates(shape, restrictions, uncut);
   const CutExtents extents(shape, restrictions.equal_tiles);
   *complete = true;
   if (restrictions.same_dimension) {
-    return AlikeCuts(extents, dims, given, parts, may_be_whole);
+    return AlikeCuts(extents, dims, given, parts, uncut.whole);
   }
-  return EnumerateCuts(extents, dims, given, parts, Whole(may_be_whole), limit, complete);
+  return EnumerateCuts(extents, dims, given, parts, Whole(uncut.whole), limit, complete);
 }
 
 std::vector<Cuts> OperatorAlternatives(const SplitVariables& variables, const Cuts& given,
@@ -250,7 +254,8 @@ std::vector<Cuts> OperatorAlternatives(const SplitVariables& variables, const Cu
   *complete = true;
   std::vector<Cuts> all;
   // The operator may be whole after all if every other way mixes kinds of reductions.
-  const bool always = MayComputeWhole(restrictions, variables.row);
+  const bool always =
+      variables.adds_terms || MayComputeWhole(restrictions, variables.row);
   for (const bool may_be_whole : {always, true}) {
     if (!all.empty() || !*complete) break;
     all = restrictions.same_dimension

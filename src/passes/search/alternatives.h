@@ -39,20 +39,32 @@ struct Restrictions {
   bool basic_tilings = false;
 };
 
+// The states of a tensor at a step that cuts none of its dimensions.
+struct UncutStates {
+  bool whole = false;  // always, not only if nothing can be cut
+  bool terms = false;  // each worker may hold a term
+
+  UncutStates(bool may_be_whole, bool may_wait = false)  // NOLINT: most tell the first
+      : whole(may_be_whole), terms(may_wait) {}
+};
+
 // The variables along which an operator can be split.
 struct SplitVariables {
   const StrategyRow* row = nullptr;  // null: nothing is known of the operator
   Shape extents;                     // [variable]
   std::vector<int> candidates;       // those that the restrictions allow
+  bool adds_terms = false;           // its terms are among them, and it may stay whole
 };
 
 // Whether an operator may stay whole at a step although it could be split.
 bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row);
 
+// `adds_terms`: whether inputs may be terms (coarsen/waiting_sums.h).
 SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node,
-                           const Restrictions& restrictions);
-// The dimensions along which a tensor may be cut.
-std::vector<int> DimensionsOf(const Shape& shape, const Restrictions& restrictions);
+                           const Restrictions& restrictions, bool adds_terms = false);
+// The dimensions along which a tensor may be cut, and kTerms if it may be terms.
+std::vector<int> TensorCandidates(const Shape& shape, const Restrictions& restrictions,
+                                  UncutStates uncut);
 
 // Whether the cuts combine the parts of each output by one operation.
 bool ReducesOneWay(const SplitVariables& variables, const Cuts& cuts);
@@ -71,11 +83,12 @@ Cuts FillAlike(const CutExtents& extents, const std::vector<int>& candidates, in
 
 std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
                                      const std::vector<int>& parts,
-                                     const Restrictions& restrictions, bool may_be_whole,
+                                     const Restrictions& restrictions, UncutStates uncut,
                                      size_t limit, bool* complete);
 
-// The operator stays whole only if nothing can be cut. Leaves out alternatives that would
-// combine the parts of one output in several ways.
+// The operator stays whole only if nothing can be cut, or if it may add terms: else it
+// would be merged with its tensors, and whole with them. Leaves out alternatives that
+// would combine the parts of one output in several ways.
 std::vector<Cuts> OperatorAlternatives(const SplitVariables& variables, const Cuts& given,
                                        const std::vector<int>& parts,
                                        const Restrictions& restrictions, size_t limit,

@@ -1,12 +1,21 @@
 #include "passes/search/class_cuts.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
+#include "graph/box.h"
 #include "passes/coarsen/group.h"
 
 namespace tofu {
 namespace {
+
+bool HasTerms(const Plan& plan) {
+  return std::any_of(plan.tensor_cuts.begin(), plan.tensor_cuts.end(),
+                     [](const std::vector<int>& cuts) {
+                       return std::find(cuts.begin(), cuts.end(), kTerms) != cuts.end();
+                     });
+}
 
 // Element-wise operators are cut like their tensors; those without slots do not run.
 bool CutsMatter(const OpClass& op) { return !op.elementwise && !op.slots.empty(); }
@@ -38,13 +47,15 @@ bool CutsAlike(const CoarseGraph& coarse, const Plan& plan) {
 
 CoarseGraph ClassesOf(const Graph& graph, const StrategyTable& table, const Plan& plan) {
   const Groups groups = GroupForwardBackward(graph, table);
+  const bool sums_wait = HasTerms(plan);
   for (const bool merge_timesteps : {true, false}) {
     for (const bool merge_elementwise : {true, false}) {
       if (merge_timesteps && !merge_elementwise) continue;
       for (const UpdateTies updates :
            {UpdateTies::kAll, UpdateTies::kGradient, UpdateTies::kNone}) {
-        CoarseGraph coarse = Coalesce(graph, table, groups,
-                                      {merge_elementwise, merge_timesteps, {}, updates});
+        CoarseGraph coarse =
+            Coalesce(graph, table, groups,
+                     {merge_elementwise, merge_timesteps, {}, updates, sums_wait});
         if (CutsAlike(coarse, plan)) return coarse;
       }
     }

@@ -287,6 +287,7 @@ GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts, const Division& parts
     boxes.dims.push_back(NestedCuts(shape[d], static_cast<int>(d), cuts, parts));
   }
   boxes.volume = Sum(boxes, boxes);
+  boxes.terms = StepsOf(cuts, [](int cut) { return cut == kTerms; });
   return boxes;
 }
 
@@ -437,7 +438,7 @@ OperatorRegions::OperatorRegions(const Graph& graph, const StrategyTable& table,
   }
   outputs_.reserve(n.num_outputs);
   for (int i = 0; i < n.num_outputs; ++i) {
-    outputs_.push_back(MakeOutput(graph, row, node, i, cuts, parts, steps));
+    outputs_.push_back(MakeOutput(graph, row, node, i, cuts, parts));
   }
 }
 
@@ -453,8 +454,12 @@ OperatorRegions::Slot OperatorRegions::MakeInput(const Graph& graph,
   Slot result;
   result.boxes = AccessBoxes(access.dims, graph.shape(graph.nodes[node].inputs[slot]),
                              ranges_, padded);
-  result.boxes.first_only |=
-      StepsOf(cuts, [&](int cut) { return HasVar(access.only_first, cut); });
+  const int terms = row == nullptr ? -1 : row->terms;
+  result.boxes.first_only |= StepsOf(
+      cuts, [&](int cut) { return cut != terms && HasVar(access.only_first, cut); });
+  if (known && terms >= 0) {
+    result.terms = StepsOf(cuts, [&](int cut) { return cut == terms; });
+  }
   result.boxes.volume = Sum(result.boxes, result.boxes);
   return result;
 }
@@ -462,8 +467,7 @@ OperatorRegions::Slot OperatorRegions::MakeInput(const Graph& graph,
 OperatorRegions::Slot OperatorRegions::MakeOutput(const Graph& graph,
                                                   const StrategyRow* row, int node,
                                                   int index, const Cuts& cuts,
-                                                  const Division& parts,
-                                                  size_t steps) const {
+                                                  const Division& parts) const {
   const bool known = row != nullptr && index < static_cast<int>(row->outputs.size());
   static const OutputAccess kWhole;
   const OutputAccess& access = known ? row->outputs[index] : kWhole;
@@ -472,7 +476,6 @@ OperatorRegions::Slot OperatorRegions::MakeOutput(const Graph& graph,
   for (size_t i = 0; i < cuts.size(); ++i) {
     if (access.reduce.count(cuts[i]) == 0) continue;
     result.copies *= parts[i];
-    if (i >= steps) result.later_copies *= parts[i];
     result.reduces |= Bit(i);
   }
   return result;
@@ -480,7 +483,26 @@ OperatorRegions::Slot OperatorRegions::MakeOutput(const Graph& graph,
 
 int64_t OperatorRegions::InputElements(int slot, const GroupBoxes& tiles) const {
   const Slot& input = inputs_[slot];
-  return input.boxes.volume - SumOverlap(input.boxes, tiles);
+  if ((input.terms | tiles.terms) == 0) {
+    return input.boxes.volume - SumOverlap(input.boxes, tiles);
+  }
+  const GroupBoxes read = Read(slot, tiles);
+  const auto terms = static_cast<int64_t>(NumDigits(AddsToRead(slot, tiles), read.parts));
+  return terms * read.volume - SumOverlap(read, tiles);
+}
+
+GroupBoxes OperatorRegions::Read(int slot, const GroupBoxes& tiles) const {
+  GroupBoxes read = inputs_[slot].boxes;
+  read.first_only |= inputs_[slot].terms & ~tiles.terms;
+  read.volume = Sum(read, read);
+  return read;
+}
+
+GroupBoxes OperatorRegions::Made(int index, const GroupBoxes& tiles) const {
+  GroupBoxes made = tiles;
+  made.first_only |= tiles.terms & ~outputs_[index].reduces;
+  made.volume = Sum(made, made);
+  return made;
 }
 
 int64_t OperatorRegions::OutputElements(int index, const GroupBoxes& tiles) const {
@@ -488,29 +510,60 @@ int64_t OperatorRegions::OutputElements(int index, const GroupBoxes& tiles) cons
 }
 
 OutputWay OperatorRegions::CheapestWay(int index, const GroupBoxes& tiles) const {
+  return tiles.terms == 0 ? CheapestWayTo(index, tiles)
+                          : CheapestWayTo(index, Made(index, tiles));
+}
+
+OutputWay OperatorRegions::CheapestWayTo(int index, const GroupBoxes& tiles) const {
   const Slot& output = outputs_[index];
-  OutputWay way{output.copies * tiles.volume - SumOverlap(output.boxes, tiles), {}};
-  StepSet cut = 0;
+  const StepSet reduces = ReducesToMake(index, tiles);
+  const auto copies = static_cast<int64_t>(NumDigits(reduces, tiles.parts));
+  OutputWay way{copies * tiles.volume - SumOverlap(output.boxes, tiles), {}};
+  if (copies == 1) return way;
+  StepSet cut = tiles.terms;
   for (const Intervals& dim : tiles.dims) cut |= dim.steps;
   for (TileSplits& splits : Tilings(index, ShortestSides(tiles), ~cut)) {
     const GroupBoxes pieces = Pieces(tiles, splits);
     const int64_t elements = ElementsInPieces(
-        output.copies, pieces.volume, SumOverlap(output.boxes, pieces), tiles.volume);
+        copies, pieces.volume, SumOverlap(output.boxes, pieces), tiles.volume);
     if (elements < way.elements) way = {elements, std::move(splits)};
   }
   return way;
 }
 
-int64_t OperatorRegions::LeastOutputElements(int index, const TileGrid& tiles,
-                                             int64_t volume, StepSet whole,
-                                             int64_t shared, TileOverlap* overlap) const {
+// Steps in T split along the terms, and tiles are terms at steps in P. The region is
+// needed in the first workers of the steps in T alone, with the terms of those in P
+// alone. Whichever steps T and P share, that is the whole region's elements by P's parts,
+// divided by T's.
+int64_t OperatorRegions::LeastInputElements(int slot, int64_t terms,
+                                            int64_t shared) const {
+  const Slot& input = inputs_[slot];
+  const int64_t volume = input.boxes.volume;
+  if (input.terms == 0 && terms == 1) return volume - shared;
+  const auto split = static_cast<int64_t>(NumDigits(input.terms, input.boxes.parts));
+  const int64_t fetched = volume / split * terms;
+  return fetched - std::min({shared, volume, fetched});
+}
+
+// Likewise with the steps whose parts are reduced in T's place. First workers have at
+// least the tiles' elements divided by the parts of P.
+int64_t OperatorRegions::LeastOutputElements(int index, const TileGrid& grid,
+                                             const Tiles& tiles, int64_t shared,
+                                             TileOverlap* overlap) const {
   const Slot& output = outputs_[index];
-  int64_t least = output.copies * volume - shared;
-  for (const TileSplits& splits : Tilings(index, tiles.ShortestSides(), whole)) {
-    int64_t pieces = volume;
-    for (const TileSplit& split : splits) pieces /= output.boxes.parts[split.step];
-    const int64_t most = overlap->Most(PieceGrid(index, tiles, splits));
-    least = std::min(least, ElementsInPieces(output.copies, pieces, most, volume));
+  const int64_t volume = tiles.volume / tiles.terms;
+  const int64_t fetched = output.copies * volume;
+  int64_t least = fetched - std::min({shared, tiles.volume, fetched});
+  // First workers may have more elements, of which pieces are rounded down but once.
+  const int64_t rounding = tiles.terms > 1 ? 1 : 0;
+  for (const TileSplits& splits : Tilings(index, grid.ShortestSides(), tiles.whole)) {
+    int64_t divided = 1;
+    for (const TileSplit& split : splits) divided *= output.boxes.parts[split.step];
+    const int64_t pieces = volume / divided;
+    const int64_t most = overlap->Most(PieceGrid(index, grid, splits));
+    const int64_t elements =
+        ElementsInPieces(output.copies, pieces, std::min(most, pieces), volume);
+    least = std::min(least, elements - rounding);
   }
   return least;
 }

@@ -11,6 +11,13 @@
 // and gather the rest (reduction_tiles.h):
 //   C * |U| - |U intersect P| + |T| - |U|
 // The cheapest of these counts, and the partitioned graph takes it.
+// Sums that wait. At some steps P the tiles are terms: their sum is the tensor. Let R be
+// the steps whose parts are reduced into an output. Terms of steps in both stay where
+// they are made. At steps in P alone the first worker has the tile and the others zeros.
+// So the counts above hold for the tiles of first workers, and C is the number of parts
+// of the steps in R alone. An input is the same with the roles exchanged: an operator
+// that is split along its terms reads terms as they lie, and other inputs in the first
+// worker only; other operators fetch all terms of the region.
 // If some step leaves an operator of random numbers whole, only digit 0 of that
 // step computes it; the others need and produce nothing.
 //
@@ -85,6 +92,7 @@ struct GroupBoxes {
   std::vector<Intervals> dims;
   StepSet first_only = 0;  // steps of which only digit 0 has a box, others none
   int64_t volume = 0;      // summed over the groups
+  StepSet terms = 0;       // steps whose groups hold terms of one sum
 
   int64_t groups() const;
 };
@@ -157,20 +165,35 @@ class OperatorRegions {
   const GroupBoxes& Boxes(bool is_output, int index) const {
     return is_output ? outputs_[index].boxes : inputs_[index].boxes;
   }
-  // The number of terms of an output that a group of the first `steps` steps has
-  // produced.
-  int64_t LaterCopies(int index) const { return outputs_[index].later_copies; }
   // The steps whose parts are reduced into an output.
   StepSet Reduces(int index) const { return outputs_[index].reduces; }
-  // The elements fetched of an input of which workers already own `shared`.
-  int64_t InputElementsSharing(int slot, int64_t shared) const {
-    return inputs_[slot].boxes.volume - shared;
+
+  // The boxes that groups read of an input with these tiles, and the steps whose terms
+  // they add up when they read.
+  GroupBoxes Read(int slot, const GroupBoxes& tiles) const;
+  StepSet AddsToRead(int slot, const GroupBoxes& tiles) const {
+    return tiles.terms & ~inputs_[slot].terms;
   }
-  // Bounds the elements fetched for tiles of `volume` elements in all, wherever on their
-  // grid they lie. The steps in `whole` do not cut them; workers have produced at most
-  // `shared` of their elements.
-  int64_t LeastOutputElements(int index, const TileGrid& tiles, int64_t volume,
-                              StepSet whole, int64_t shared, TileOverlap* overlap) const;
+  // The boxes that groups make of an output with these tiles, zeros left out, and the
+  // steps whose parts they reduce to make them.
+  GroupBoxes Made(int index, const GroupBoxes& tiles) const;
+  StepSet ReducesToMake(int index, const GroupBoxes& tiles) const {
+    return outputs_[index].reduces & ~tiles.terms;
+  }
+
+  // Bounds the elements fetched of an input of which each element is the sum of `terms`
+  // terms. Workers own at most `shared` of the elements that they need.
+  int64_t LeastInputElements(int slot, int64_t terms, int64_t shared) const;
+  // Tiles in any order of the steps.
+  struct Tiles {
+    int64_t volume = 0;  // summed over the groups
+    StepSet whole = 0;   // steps that do not cut them
+    int64_t terms = 1;   // parts of the steps whose groups hold terms
+  };
+  // Bounds the elements fetched for such tiles, wherever on their grid they lie. Workers
+  // have produced at most `shared` of their elements.
+  int64_t LeastOutputElements(int index, const TileGrid& grid, const Tiles& tiles,
+                              int64_t shared, TileOverlap* overlap) const;
   // Bounds the elements fetched for such tiles if workers may add up terms on the way:
   // the terms of an element meet in one worker, and each other owner fetches it at least
   // once.
@@ -179,11 +202,13 @@ class OperatorRegions {
  private:
   struct Slot {
     GroupBoxes boxes;
-    int64_t copies = 1;        // parts that are reduced into an output
-    int64_t later_copies = 1;  // of these, parts of the steps after the first ones
-    StepSet reduces = 0;       // the steps that make them
+    int64_t copies = 1;   // parts that are reduced into an output
+    StepSet reduces = 0;  // the steps that make them
+    StepSet terms = 0;    // the steps that split the operator along an input's terms
   };
 
+  // CheapestWay to the tiles that groups make.
+  OutputWay CheapestWayTo(int index, const GroupBoxes& tiles) const;
   // The ways in which groups that own the same tile can share its reduction. `tile`: the
   // smallest one.
   std::vector<TileSplits> Tilings(int index, const Shape& tile, StepSet whole) const;
@@ -193,7 +218,7 @@ class OperatorRegions {
   Slot MakeInput(const Graph& graph, const StrategyRow* row, int node, int slot,
                  const Cuts& cuts) const;
   Slot MakeOutput(const Graph& graph, const StrategyRow* row, int node, int index,
-                  const Cuts& cuts, const Division& parts, size_t steps) const;
+                  const Cuts& cuts, const Division& parts) const;
 
   GroupBoxes ranges_;  // of the row's variables
   std::vector<Slot> inputs_;

@@ -19,7 +19,9 @@ std::string ShapeText(const Shape& shape) {
 
 std::string CutsText(const Cuts& cuts) {
   std::string text;
-  for (int cut : cuts) text += ' ' + (cut == kReplicated ? "-" : std::to_string(cut));
+  for (int cut : cuts) {
+    text += ' ' + (IsCut(cut) ? std::to_string(cut) : cut == kTerms ? "terms" : "-");
+  }
   return text;
 }
 

@@ -63,13 +63,15 @@ class Explainer {
     OrderedJson steps = OrderedJson::array();
     for (size_t step = 0; step < plan_.parts.size(); ++step) {
       steps.push_back({{"parts", plan_.parts[step]},
-                       {"chosen", cuts_.tensors[tensor][step]},
+                       {"chosen", TensorCutJson(cuts_.tensors[tensor][step])},
                        {"alternatives", AlternativesJson(tensor, step)}});
     }
+    OrderedJson cuts = OrderedJson::array();
+    for (int cut : cuts_.tensors[tensor]) cuts.push_back(TensorCutJson(cut));
     return {{"name", EntryName(graph_, entry)},
             {"shape", graph_.shapes[entry]},
             {"dtype", graph_.dtypes[entry]},
-            {"cuts", cuts_.tensors[tensor]},
+            {"cuts", std::move(cuts)},
             {"tied", coarse_.tensors[tensor].entries.size()},
             {"steps", std::move(steps)}};
   }
@@ -78,6 +80,7 @@ class Explainer {
     const Shape& shape = coarse_.tensors[tensor].shape;
     std::vector<int> dims;
     for (size_t d = 0; d < shape.size(); ++d) dims.push_back(static_cast<int>(d));
+    if (coarse_.tensors[tensor].may_wait) dims.push_back(kTerms);
     Cuts given = cuts_.tensors[tensor];
     given[step] = kFree;
     bool complete = true;
@@ -87,8 +90,9 @@ class Explainer {
                        std::numeric_limits<size_t>::max(), &complete)) {
       const int64_t local = LocalBytes(tensor, cuts, step);
       const int64_t searched = std::min(local, SearchedBytes(tensor, cuts, step));
-      alternatives.push_back(
-          {{"cut", cuts[step]}, {"local_bytes", local}, {"searched_bytes", searched}});
+      alternatives.push_back({{"cut", TensorCutJson(cuts[step])},
+                              {"local_bytes", local},
+                              {"searched_bytes", searched}});
     }
     return alternatives;
   }
@@ -121,9 +125,9 @@ class Explainer {
     bool complete = true;
     int64_t least = std::numeric_limits<int64_t>::max();
     const int node = coarse_.operators[p].nodes[0];
-    for (const Cuts& alternative :
-         OperatorAlternatives(VariablesOf(graph_, table_, node, {}), given, plan_.parts,
-                              {}, std::numeric_limits<size_t>::max(), &complete)) {
+    for (const Cuts& alternative : OperatorAlternatives(
+             VariablesOf(graph_, table_, node, {}, coarse_.operators[p].adds_terms),
+             given, plan_.parts, {}, std::numeric_limits<size_t>::max(), &complete)) {
       cuts->operators[p] = alternative;
       least = std::min(least, ClassBytes(graph_, table_, coarse_, *cuts, p,
                                          plan_.parts.size(), plan_.division()));

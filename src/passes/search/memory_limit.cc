@@ -38,7 +38,7 @@ constexpr size_t kMaxPatterns = size_t{1} << 14;
 // The elements of the largest tile.
 int64_t LargestTile(Shape shape, const Cuts& cuts, const std::vector<int>& parts) {
   for (size_t step = 0; step < cuts.size(); ++step) {
-    if (cuts[step] == kReplicated) continue;
+    if (!IsCut(cuts[step])) continue;
     int64_t& extent = shape[cuts[step]];
     extent = (extent + parts[step] - 1) / parts[step];
   }

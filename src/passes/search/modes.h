@@ -36,10 +36,14 @@ bool ReleasesMerges(const std::string& name);
 // stay whole; only then can it pay to cut gradients and optimizer states apart.
 UpdateTies UpdateTiesOf(const std::string& name, bool may_be_whole);
 
+// Whether sums may wait as terms (coarsen/waiting_sums.h). They take more memory than
+// tiles, so without whole tensors only the modes that hold whole gradients have them.
+bool SumsMayWait(const std::string& name, bool may_be_whole);
+
 // [tensor class]: whether it may stay whole, as parameters, their gradients and states
-// may, and tensors that no element-wise operator touches. With a whole tensor, all
-// workers would compute the same element-wise operator, which SoyBean also forbids; only
-// updates of parameters may do so.
+// may, tensors that may wait, and tensors that no element-wise operator touches. With a
+// whole tensor, all workers would compute the same element-wise operator, which SoyBean
+// also forbids; only updates of parameters may do so.
 std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse);
 
 void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& table,

@@ -8,7 +8,7 @@
 namespace tofu {
 namespace {
 
-// Orders cuts ascending; kReplicated, which is negative, comes last.
+// Orders cuts ascending; kTerms and kReplicated, which are negative, come last.
 bool IsBefore(int a, int b) {
   return static_cast<unsigned>(a) < static_cast<unsigned>(b);
 }
@@ -80,6 +80,9 @@ std::vector<int> Possible(CutExtents extents, const std::vector<int>& candidates
   }
   std::vector<int> possible = extents.Choices(candidates, parts[first.size()]);
   if (possible.empty() || may_be_whole) possible.push_back(kReplicated);
+  for (int candidate : candidates) {
+    if (extents.MakesTerms(candidate)) possible.push_back(candidate);
+  }
   return possible;
 }
 
@@ -141,24 +144,26 @@ int MostTrading(const std::vector<int>& parts) {
 }
 
 std::vector<Cuts> TensorPatterns(const Shape& shape, const Cuts& given,
-                                 const Restrictions& restrictions, bool may_be_whole,
+                                 const Restrictions& restrictions, UncutStates uncut,
                                  const PatternOptions& options, bool* complete) {
   *complete = true;
   if (!AreFirstStepsGiven(given) || restrictions.same_dimension) {
-    return PatternsOf(TensorAlternatives(shape, given, options.parts, restrictions,
-                                         may_be_whole, options.limit, complete),
+    return PatternsOf(TensorAlternatives(shape, given, options.parts, restrictions, uncut,
+                                         options.limit, complete),
                       options);
   }
   return Enumerate(CutExtents(shape, restrictions.equal_tiles),
-                   DimensionsOf(shape, restrictions), given, may_be_whole, options,
-                   complete);
+                   TensorCandidates(shape, restrictions, uncut), given, uncut.whole,
+                   options, complete);
 }
 
 std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& table,
                                    int node, const Cuts& given,
                                    const Restrictions& restrictions,
-                                   const PatternOptions& options, bool* complete) {
-  const SplitVariables variables = VariablesOf(graph, table, node, restrictions);
+                                   const PatternOptions& options, bool* complete,
+                                   bool adds_terms) {
+  const SplitVariables variables =
+      VariablesOf(graph, table, node, restrictions, adds_terms);
   *complete = true;
   if (!AreFirstStepsGiven(given) || restrictions.same_dimension ||
       restrictions.forbid_output_reduction) {
@@ -167,7 +172,7 @@ std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& tabl
                       options);
   }
   std::vector<Cuts> all;
-  const bool always = MayComputeWhole(restrictions, variables.row);
+  const bool always = adds_terms || MayComputeWhole(restrictions, variables.row);
   for (const bool may_be_whole : {always, true}) {
     if (!all.empty() || !*complete) break;
     all = Enumerate(CutExtents(variables.extents, restrictions.equal_tiles),

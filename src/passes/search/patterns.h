@@ -8,7 +8,7 @@
 // and 4,096 if all are.
 //
 // A pattern is written as its cuts that ascend over equal steps that are not ordered,
-// with kReplicated last. If no step is ordered, it is called a profile.
+// with kTerms and kReplicated last. If no step is ordered, it is called a profile.
 //
 // Output:     the patterns of TensorAlternatives() and OperatorAlternatives()
 //             (alternatives.h), in ascending order. Unless `profiles` is empty, only
@@ -44,12 +44,13 @@ bool HasOneOrder(const Cuts& profile, const std::vector<int>& parts);
 int MostTrading(const std::vector<int>& parts);
 
 std::vector<Cuts> TensorPatterns(const Shape& shape, const Cuts& given,
-                                 const Restrictions& restrictions, bool may_be_whole,
+                                 const Restrictions& restrictions, UncutStates uncut,
                                  const PatternOptions& options, bool* complete);
 std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& table,
                                    int node, const Cuts& given,
                                    const Restrictions& restrictions,
-                                   const PatternOptions& options, bool* complete);
+                                   const PatternOptions& options, bool* complete,
+                                   bool adds_terms = false);
 
 }  // namespace tofu
 

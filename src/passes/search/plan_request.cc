@@ -34,6 +34,11 @@ UpdateTies TiesOf(const PlanOptions& options, bool may_be_whole) {
                              : UpdateTiesOf(options.mode, may_be_whole);
 }
 
+// Only bytes count terms, without a machine whose time is predicted.
+bool SumsWait(const PlanOptions& options, bool may_be_whole) {
+  return options.objective.machine == nullptr && SumsMayWait(options.mode, may_be_whole);
+}
+
 }  // namespace
 
 void CheckOptions(const PlanOptions& options) {
@@ -84,12 +89,17 @@ CoarseGraph MergedClasses(const PlanRequest& request, bool may_be_whole,
   // Only a graph without timesteps releases operators.
   return Coalesce(
       request.graph, request.table, request.groups,
-      {true, released.empty(), released, TiesOf(request.options, may_be_whole)});
+      {true, released.empty(), released, TiesOf(request.options, may_be_whole),
+       SumsWait(request.options, may_be_whole)});
 }
 
 CoarseGraph UnmergedClasses(const PlanRequest& request, bool may_be_whole) {
   return Coalesce(request.graph, request.table, request.groups,
-                  {false, false, {}, TiesOf(request.options, may_be_whole)});
+                  {false,
+                   false,
+                   {},
+                   TiesOf(request.options, may_be_whole),
+                   SumsWait(request.options, may_be_whole)});
 }
 
 bool HasTimesteps(const CoarseGraph& coarse) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -111,12 +112,13 @@ SearchTables::SearchTables(const Graph& graph, const StrategyTable& table,
       restrictions_(std::move(restrictions)),
       model_(model),
       ordered_(ordered) {
-  std::map<std::pair<bool, Shape>, int> tensor_kinds;
+  std::map<std::tuple<bool, bool, Shape>, int> tensor_kinds;
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     const int next = static_cast<int>(tensor_kinds.size());
     tensor_kinds_.push_back(
         tensor_kinds
-            .emplace(std::pair(MayBeWhole(static_cast<int>(c)), coarse.tensors[c].shape),
+            .emplace(std::tuple(MayBeWhole(static_cast<int>(c)),
+                                coarse.tensors[c].may_wait, coarse.tensors[c].shape),
                      next)
             .first->second);
   }
@@ -164,16 +166,17 @@ std::vector<Cuts> SearchTables::TensorCuts(int tensor_class, const Given& given,
                                            size_t limit, size_t* num_patterns,
                                            bool* complete) const {
   const Shape& shape = coarse_.tensors[tensor_class].shape;
-  const bool may_be_whole = MayBeWhole(tensor_class);
+  const UncutStates uncut(MayBeWhole(tensor_class),
+                          coarse_.tensors[tensor_class].may_wait);
   const PatternOptions options{parts_, ordered_, given.profiles, limit};
   const auto find = [&](const PatternOptions& of, bool* found_all) {
-    return TensorPatterns(shape, given.cuts, restrictions_, may_be_whole, of, found_all);
+    return TensorPatterns(shape, given.cuts, restrictions_, uncut, of, found_all);
   };
   if (!AreAllOrdered()) {
     return Mixed(options, given.exact, find, num_patterns, complete);
   }
   if (!given.profiles.empty()) return find(options, complete);
-  return TensorAlternatives(shape, given.cuts, parts_, restrictions_, may_be_whole, limit,
+  return TensorAlternatives(shape, given.cuts, parts_, restrictions_, uncut, limit,
                             complete);
 }
 
@@ -181,17 +184,19 @@ std::vector<Cuts> SearchTables::OperatorCuts(int op_class, const Given& given,
                                              size_t limit, size_t* num_patterns,
                                              bool* complete) const {
   const int node = coarse_.operators[op_class].nodes[0];
+  const bool adds_terms = coarse_.operators[op_class].adds_terms;
   const PatternOptions options{parts_, ordered_, given.profiles, limit};
   const auto find = [&](const PatternOptions& of, bool* found_all) {
     return OperatorPatterns(graph_, table_, node, given.cuts, restrictions_, of,
-                            found_all);
+                            found_all, adds_terms);
   };
   if (!AreAllOrdered()) {
     return Mixed(options, given.exact, find, num_patterns, complete);
   }
   if (!given.profiles.empty()) return find(options, complete);
-  return OperatorAlternatives(VariablesOf(graph_, table_, node, restrictions_),
-                              given.cuts, parts_, restrictions_, limit, complete);
+  return OperatorAlternatives(
+      VariablesOf(graph_, table_, node, restrictions_, adds_terms), given.cuts, parts_,
+      restrictions_, limit, complete);
 }
 
 const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
@@ -496,13 +501,17 @@ int64_t SearchTables::LeastBytes(int node, const OpSlot& slot, const Splits& spl
     shared = std::min(shared, divided * SumOverlap(first, tensor.tiles[c], most));
   }
   const int64_t bytes = DtypeBytes(graph_.dtype(SlotEntry(graph_, node, slot)));
-  if (!slot.is_output) return bytes * last.InputElementsSharing(slot.index, shared);
   StepSet whole = 0;
+  int64_t terms = 1;  // of each element of the tensor
   for (size_t i = 0; i < tensor.alternatives[c].size(); ++i) {
     if (tensor.alternatives[c][i] == kReplicated) whole |= StepSet{1} << i;
+    if (tensor.alternatives[c][i] == kTerms) terms *= parts_[i];
   }
-  int64_t elements = last.LeastOutputElements(slot.index, grid, tensor.volumes[c], whole,
-                                              shared, overlap);
+  if (!slot.is_output) {
+    return bytes * last.LeastInputElements(slot.index, terms, shared);
+  }
+  int64_t elements = last.LeastOutputElements(
+      slot.index, grid, {tensor.volumes[c], whole, terms}, shared, overlap);
   if (model_.HasRoutes() && last.Reduces(slot.index) != 0) {
     elements =
         std::min(elements, last.LeastSumElements(slot.index, tensor.volumes[c], whole));

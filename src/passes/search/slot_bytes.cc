@@ -20,8 +20,9 @@ NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot) {
 Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts) {
   const std::vector<int> vars = DimensionVars(row);
   Cuts cuts;
-  for (int cut : tensor_cuts)
-    cuts.push_back(cut == kReplicated ? kReplicated : vars[cut]);
+  for (int cut : tensor_cuts) {
+    cuts.push_back(IsCut(cut) ? vars[cut] : cut == kTerms ? row.terms : kReplicated);
+  }
   return cuts;
 }
 

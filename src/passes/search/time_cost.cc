@@ -24,7 +24,7 @@ int Product(const std::vector<int>& parts, size_t begin, size_t end) {
 double Divided(const Cuts& cuts, const std::vector<int>& parts) {
   double divided = 1;
   for (size_t step = 0; step < cuts.size(); ++step) {
-    if (cuts[step] != kReplicated) divided *= parts[step];
+    if (IsCut(cuts[step])) divided *= parts[step];
   }
   return divided;
 }
@@ -33,7 +33,7 @@ double Divided(const Cuts& cuts, const std::vector<int>& parts) {
 Shape DividedSides(size_t sides, const Cuts& cuts, const std::vector<int>& parts) {
   Shape divided(sides, 1);
   for (size_t step = 0; step < cuts.size(); ++step) {
-    if (cuts[step] != kReplicated) divided[cuts[step]] *= parts[step];
+    if (IsCut(cuts[step])) divided[cuts[step]] *= parts[step];
   }
   return divided;
 }
@@ -41,6 +41,13 @@ Shape DividedSides(size_t sides, const Cuts& cuts, const std::vector<int>& parts
 // `cuts` of the first `steps` steps; later ones cut nothing.
 Cuts OnlyFirst(Cuts cuts, size_t steps) {
   for (size_t i = steps; i < cuts.size(); ++i) cuts[i] = kReplicated;
+  return cuts;
+}
+
+// `cuts` without those that leave an operator's work whole: each part adds its terms.
+Cuts WithoutTerms(const StrategyRow* row, Cuts cuts) {
+  if (row == nullptr || row->terms < 0) return cuts;
+  for (int& cut : cuts) cut = cut == row->terms ? kTerms : cut;
   return cuts;
 }
 
@@ -200,8 +207,9 @@ TimedSplit TimeCost::Split(int node, const Cuts& cuts) const {
   for (size_t steps = 0; steps <= cuts.size(); ++steps) {
     split.by.emplace_back(graph_, table_, node, cuts, division(), steps);
   }
-  split.compute_s = ComputeSeconds(node, split.by.back(), cuts);
-  split.fullness = Fullness(VarExtents(node), cuts);
+  const Cuts dividing = WithoutTerms(table_.row(node), cuts);
+  split.compute_s = ComputeSeconds(node, split.by.back(), dividing);
+  split.fullness = Fullness(VarExtents(node), dividing);
   return split;
 }
 
@@ -313,26 +321,30 @@ double TimeCost::PartSeconds(int node, int worker, double read, double written,
                                       : seconds / model_.machine.HostSpeed(workers_);
 }
 
+// Counts the elements of every term of the steps `adds`.
 std::vector<TimeCost::Held> TimeCost::HeldOfInput(const GroupBoxes& needed,
-                                                  const GroupTiles& tiles) const {
+                                                  const GroupTiles& tiles,
+                                                  StepSet adds) const {
   const GroupBoxes touched = InTiles(needed, tiles.starts);
   std::vector<Held> held;
   for (size_t step = 0; step < tiles.owned.size(); ++step) {
-    held.push_back(
-        {SumOverlap(needed, tiles.owned[step]), SumOverlap(touched, tiles.grid[step])});
+    const int64_t copies = Copies(adds, step);
+    held.push_back({copies * SumOverlap(needed, tiles.owned[step]),
+                    copies * SumOverlap(touched, tiles.grid[step])});
   }
   return held;
 }
 
-// Counts the elements of every term that is added up.
+// Likewise.
 std::vector<TimeCost::Held> TimeCost::HeldOfOutput(const GroupBoxes& needed, int index,
-                                                   const TimedSplit& split) const {
+                                                   const TimedSplit& split,
+                                                   StepSet adds) const {
   const TileStarts starts = StartsOf(split.by.back().Boxes(true, index));
   const GroupBoxes touched = InTiles(needed, starts);
   std::vector<Held> held;
-  for (const OperatorRegions& by : split.by) {
-    const GroupBoxes& produced = by.Boxes(true, index);
-    const int64_t copies = by.LaterCopies(index);
+  for (size_t step = 0; step < split.by.size(); ++step) {
+    const GroupBoxes& produced = split.by[step].Boxes(true, index);
+    const int64_t copies = Copies(adds, step);
     held.push_back({copies * SumOverlap(needed, produced),
                     copies * SumOverlap(touched, InTiles(produced, starts))});
   }
@@ -422,12 +434,14 @@ FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
   if (slot.is_output) {
     const OutputWay way = regions.CheapestWay(slot.index, owned);
     if (way.elements == 0) return time;
-    const GroupBoxes pieces = Pieces(owned, way.splits);
-    AddFetch(HeldOfOutput(pieces, slot.index, split), bytes, pieces, &time);
-    if (!way.splits.empty()) AddFetch(HeldPieces(owned, way.splits), bytes, owned, &time);
+    const GroupBoxes made = regions.Made(slot.index, owned);
+    const GroupBoxes pieces = Pieces(made, way.splits);
+    const StepSet adds = regions.ReducesToMake(slot.index, owned);
+    AddFetch(HeldOfOutput(pieces, slot.index, split, adds), bytes, pieces, &time);
+    if (!way.splits.empty()) AddFetch(HeldPieces(made, way.splits), bytes, made, &time);
     // A route takes at least two fetches. Updated tensors are copied directly, outside of
-    // the graph.
-    const bool may_gain = !is_update_[node] && CrossesHosts(time) &&
+    // the graph. Terms take no routes.
+    const bool may_gain = !is_update_[node] && owned.terms == 0 && CrossesHosts(time) &&
                           (!way.splits.empty() || time.seconds > host_s_);
     time = finished(std::move(time));
     if (!may_gain) return time;
@@ -435,10 +449,11 @@ FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
                   finished(RoutedOutput(slot.index, split, owned, bytes)));
   }
   if (regions.InputElements(slot.index, owned) == 0) return time;
-  const GroupBoxes& needed = regions.Boxes(false, slot.index);
-  AddFetch(HeldOfInput(needed, tiles), bytes, needed, &time);
+  const GroupBoxes needed = regions.Read(slot.index, owned);
+  const StepSet adds = regions.AddsToRead(slot.index, owned);
+  AddFetch(HeldOfInput(needed, tiles, adds), bytes, needed, &time);
   // A route takes at least one more fetch.
-  const bool may_gain = CrossesHosts(time) && time.seconds > host_s_;
+  const bool may_gain = owned.terms == 0 && CrossesHosts(time) && time.seconds > host_s_;
   time = finished(std::move(time));
   if (!may_gain) return time;
   return Faster(std::move(time), finished(RoutedTime(needed, tiles, bytes)));
@@ -491,7 +506,7 @@ FetchTime TimeCost::RoutedTime(const GroupBoxes& needed, const GroupTiles& tiles
       return false;
     }
     const GroupBoxes boxes = Pieces(needed, splits_of(to));
-    AddFetch(from == 0 ? HeldOfInput(boxes, tiles)
+    AddFetch(from == 0 ? HeldOfInput(boxes, tiles, 0)
                        : HeldPieces(boxes, Rest(splits_of(from), splits_of(to))),
              element_bytes, boxes, sum);
     return true;
@@ -534,7 +549,7 @@ FetchTime TimeCost::RoutedOutput(int index, const TimedSplit& split,
     AddFetch(from >= first_piece ? HeldPieces(boxes, Rest(before, after))
              : is_partial(to)    ? HeldTerms(boxes, StepsOf(Rest(after, before)))
              : from == 0
-                 ? HeldOfOutput(boxes, index, split)
+                 ? HeldOfOutput(boxes, index, split, reduces)
                  : HeldPartial(boxes, Pieces(made, before), reduces & ~StepsOf(before)),
              element_bytes, boxes, sum);
     return true;

@@ -128,9 +128,10 @@ class TimeCost {
     int64_t tiles = 0;  // in which the elements lie
   };
 
-  std::vector<Held> HeldOfInput(const GroupBoxes& needed, const GroupTiles& tiles) const;
+  std::vector<Held> HeldOfInput(const GroupBoxes& needed, const GroupTiles& tiles,
+                                StepSet adds) const;
   std::vector<Held> HeldOfOutput(const GroupBoxes& needed, int index,
-                                 const TimedSplit& split) const;
+                                 const TimedSplit& split, StepSet adds) const;
   std::vector<Held> HeldPieces(const GroupBoxes& tiles, const TileSplits& splits) const;
   std::vector<Held> HeldTerms(const GroupBoxes& pieces, StepSet adds) const;
   std::vector<Held> HeldPartial(const GroupBoxes& needed, const GroupBoxes& partial,

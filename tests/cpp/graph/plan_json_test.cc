@@ -49,9 +49,10 @@ TEST(PlanJson, StatusesAreReadAsTheyAreWritten) {
       "no error");
 }
 
-std::string TensorCutsError(const std::string& cuts, const Shape& shape) {
+std::string TensorCutsError(const std::string& cuts, const Shape& shape,
+                            bool may_wait = false) {
   return ErrorOf(R"({"cuts": )" + cuts + "}", [&](const JsonCursor& root) {
-    ReadTensorCuts(root.At("cuts"), shape, {2, 2});
+    ReadTensorCuts(root.At("cuts"), shape, {2, 2}, may_wait);
   });
 }
 
@@ -62,6 +63,13 @@ TEST(PlanJson, ATensorIsCutWhereEveryPartGetsAnElement) {
   EXPECT_NE(TensorCutsError("[0, 2]", {4, 4}), "no error") << "no dimension 2";
   EXPECT_NE(TensorCutsError("[-2, 0]", {4, 4}), "no error");
   EXPECT_NE(TensorCutsError("[0]", {4, 4}), "no error") << "two steps";
+}
+
+TEST(PlanJson, OnlyATensorThatMayWaitIsTerms) {
+  EXPECT_EQ(TensorCutsError(R"(["terms", 0])", {2, 3}, true), "no error");
+  EXPECT_NE(TensorCutsError(R"(["terms", 0])", {2, 3}).find("no terms of a sum"),
+            std::string::npos);
+  EXPECT_NE(TensorCutsError(R"(["sums", 0])", {2, 3}, true), "no error");
 }
 
 TEST(PlanJson, AnOperatorIsSplitAlongVariablesByName) {

@@ -14,6 +14,8 @@ namespace tofu {
 namespace {
 
 constexpr int kWhole = -1;
+constexpr int kTermsOfSum = -3;
+constexpr int kNothingElse = -4;
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 
 class BruteForce {
@@ -46,7 +48,9 @@ class BruteForce {
       const Shape& shape = coarse_.tensors[c].shape;
       std::vector<int> all(shape.size());
       std::iota(all.begin(), all.end(), 0);
-      choices_.push_back(Choices(shape, all, MayBeWhole(c)));
+      choices_.push_back(
+          Choices(shape, all, MayBeWhole(c),
+                  coarse_.tensors[c].may_wait ? kTermsOfSum : kNothingElse));
       ways *= choices_.back().size();
       if (ways > space_.max_ways) return -1;
     }
@@ -59,9 +63,9 @@ class BruteForce {
     return !space_.may_be_whole.empty() && space_.may_be_whole[tensor_class];
   }
 
-  // All cuts over all steps, by trying every number at every step.
+  // All cuts over all steps, by trying every number, and the other cut, at every step.
   std::vector<Cuts> Choices(const Shape& extents, const std::vector<int>& allowed,
-                            bool may_be_whole) const {
+                            bool may_be_whole, int other = kNothingElse) const {
     std::vector<Cuts> found(1);
     for (int part : plan_.parts) {
       std::vector<Cuts> next;
@@ -79,7 +83,12 @@ class BruteForce {
             next.back().push_back(d);
           }
         }
-        if (next.size() > before && !may_be_whole) continue;
+        const bool is_cut = next.size() > before;
+        if (other != kNothingElse) {
+          next.push_back(cuts);
+          next.back().push_back(other);
+        }
+        if (is_cut && !may_be_whole) continue;
         next.push_back(cuts);
         next.back().push_back(kWhole);
       }
@@ -123,11 +132,12 @@ class BruteForce {
     }
     const std::vector<int> allowed =
         row == nullptr ? std::vector<int>() : row->splittable;
-    const bool may_be_whole =
-        row != nullptr && !row->random &&
-        (space_.operators_may_be_whole || (!space_.may_be_whole.empty() && row->moves));
-    std::vector<Cuts> choices = Choices(extents, allowed, may_be_whole);
     const OpClass& op = coarse_.operators[coarse_.op_class[node]];
+    const bool may_be_whole = row != nullptr && !row->random &&
+                              (space_.operators_may_be_whole || op.adds_terms ||
+                               (!space_.may_be_whole.empty() && row->moves));
+    std::vector<Cuts> choices = Choices(extents, allowed, may_be_whole,
+                                        op.adds_terms ? row->terms : kNothingElse);
     if (op.elementwise && (space_.operators_may_be_whole || !row->random)) {
       // Only an update must be split like its tensors. Other operators may; they are
       // whole if their tensors are.
@@ -154,7 +164,9 @@ class BruteForce {
   Cuts LikeTensors(const StrategyRow& row, int entry) const {
     Cuts cuts;
     for (int dim : plan_.tensor_cuts[entry]) {
-      cuts.push_back(dim == kWhole ? kWhole : row.outputs[0].dims[dim].lo.terms[0].var);
+      cuts.push_back(dim == kWhole        ? kWhole
+                     : dim == kTermsOfSum ? row.terms
+                                          : row.outputs[0].dims[dim].lo.terms[0].var);
     }
     return cuts;
   }

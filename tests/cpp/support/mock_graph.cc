@@ -109,6 +109,7 @@ NodeEntry MockGraph::Elementwise(const std::string& op,
   for (size_t i = 0; i < inputs.size(); ++i) {
     row.inputs.push_back({AtVars(Iota(rank)), {}, {}});
   }
+  if (op == "add") AddTerms(&row);
   return Add(op, inputs, {shape(inputs[0])}, {{"__tofu_mark__", "1"}}, &row);
 }
 

@@ -72,6 +72,10 @@ Plan RandomPlan(const MockGraph& mock, const std::vector<int>& parts,
 // Shares of the parts of most steps, and now and then a multiple.
 TileShares RandomShares(const std::vector<int>& parts, std::mt19937* random);
 
+// Lets tensors of the plan wait as terms of sums, and splits additions into terms, at
+// steps that leave them whole.
+void LetSomeWait(const MockGraph& mock, Plan* plan, std::mt19937* random);
+
 // Values of the serial graph's variables, around 1.
 std::map<std::string, Array> RandomValues(const Graph& graph, std::mt19937* random);
 

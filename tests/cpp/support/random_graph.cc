@@ -235,6 +235,31 @@ Plan RandomPlan(const MockGraph& mock, const std::vector<int>& parts, Random* ra
   return plan;
 }
 
+void LetSomeWait(const MockGraph& mock, Plan* plan, Random* random) {
+  std::vector<bool> may_wait(static_cast<size_t>(mock.graph.num_entries()), true);
+  for (NodeEntry head : mock.graph.heads) may_wait[mock.graph.entry_id(head)] = false;
+  const auto takes = [&](int cut) { return cut == kReplicated && Below(2, random) == 0; };
+  for (int node = 0; node < mock.graph.num_nodes(); ++node) {
+    const StrategyRow* row = mock.table.row(node);
+    const Node& n = mock.graph.nodes[node];
+    for (size_t step = 0; step < plan->parts.size() && !n.is_variable(); ++step) {
+      int& cut = plan->op_cuts[node][step];
+      if (row != nullptr && row->terms >= 0 && takes(cut)) cut = row->terms;
+      for (int i = 0; i < n.num_outputs; ++i) {
+        const int entry = mock.graph.entry_id({node, i});
+        int& of_tensor = plan->tensor_cuts[entry][step];
+        const bool is_listed =
+            row != nullptr && i < static_cast<int>(row->outputs.size());
+        const auto reducer = is_listed ? row->outputs[i].reduce.find(cut)
+                                       : std::map<int, Reducer>::const_iterator();
+        const bool is_sum = !is_listed || reducer == row->outputs[i].reduce.end() ||
+                            reducer->second == Reducer::kSum;
+        if (may_wait[entry] && is_sum && takes(of_tensor)) of_tensor = kTerms;
+      }
+    }
+  }
+}
+
 std::map<std::string, Array> RandomValues(const Graph& graph, Random* random) {
   std::uniform_real_distribution<double> around_one(0.8, 1.2);
   std::map<std::string, Array> values;

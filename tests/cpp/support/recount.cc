@@ -10,7 +10,8 @@
 namespace tofu {
 namespace {
 
-constexpr int kWhole = -1;  // a step that cuts nothing
+constexpr int kWhole = -1;       // a step that cuts nothing
+constexpr int kTermsOfSum = -3;  // a step whose workers hold terms
 
 int64_t Count(const Region& region) {
   int64_t count = 1;
@@ -136,7 +137,7 @@ Region Piece(const Shape& extents, const std::vector<int>& cuts, const Plan& pla
   Region piece;
   for (int64_t extent : extents) piece.push_back({0, extent});
   for (size_t step = 0; step < cuts.size(); ++step) {
-    if (cuts[step] == kWhole) continue;
+    if (cuts[step] < 0) continue;
     Span& span = piece[cuts[step]];
     if (span.end - span.begin < plan.parts[step]) {
       throw std::logic_error("a plan cuts an extent into empty tiles");
@@ -188,12 +189,13 @@ class Operator {
   int64_t InputBytes(size_t slot) const {
     const NodeEntry entry = graph_.nodes[node_].inputs[slot];
     const Region needed = Needed(slot);
-    return (Count(needed) - Count(Common(needed, Tile(entry)))) * BytesOf(entry);
+    return (TermsOf(slot) * Count(needed) - Count(Common(needed, Tile(entry)))) *
+           BytesOf(entry);
   }
 
   // The tile, or this worker's piece of it.
   Region PieceOf(int index, const Splitting& division) const {
-    Region piece = Tile({node_, index});
+    Region piece = Owned(index);
     for (const auto& [step, dimension] : division) {
       Span& span = piece[dimension];
       span = PartOf(span, plan_.parts[step], which_[step]);
@@ -205,7 +207,7 @@ class Operator {
   // workers, and to gather the other pieces.
   int64_t OutputBytes(int index, const Splitting& division) const {
     const NodeEntry entry{node_, index};
-    const Region tile = Tile(entry);
+    const Region tile = Owned(index);
     const Region piece = PieceOf(index, division);
     const int64_t own = Count(Common(Made(index), piece));
     return (Copies(index).first * Count(piece) - own + Count(tile) - Count(piece)) *
@@ -239,7 +241,7 @@ class Operator {
     std::vector<size_t> steps;
     bool reduces_any = false;
     for (size_t step = 0; step < cuts_.size(); ++step) {
-      reduces_any = reduces_any || Reduces(index, step);
+      reduces_any = reduces_any || (Reduces(index, step) && !Waits({node_, index}, step));
       if (plan_.tensor_cuts[EntryOf(graph_, {node_, index})][step] == kWhole) {
         steps.push_back(step);
       }
@@ -273,7 +275,7 @@ class Operator {
     if (IsIdle()) return Nothing(all);
     if (row_ == nullptr || slot >= row_->inputs.size()) return all;
     const InputAccess& input = row_->inputs[slot];
-    if (IsBehindTheFirst(input.only_first)) return Nothing(all);
+    if (IsBehindTheFirst(input.only_first, slot)) return Nothing(all);
     return Touched(input.dims, all, input.pad && Splits(input.pad->vars));
   }
 
@@ -290,6 +292,7 @@ class Operator {
     if (row_ == nullptr || index >= static_cast<int>(row_->outputs.size())) return copies;
     for (size_t step = 0; step < cuts_.size(); ++step) {
       if (row_->outputs[index].reduce.count(cuts_[step]) == 0) continue;
+      if (Waits({node_, index}, step)) continue;
       copies.first *= plan_.parts[step];
       copies.second = copies.second * plan_.parts[step] + which_[step];
     }
@@ -351,10 +354,44 @@ class Operator {
     });
   }
 
-  // Whether some step splits one of `vars`, and this worker is not its first part.
-  bool IsBehindTheFirst(const std::vector<int>& vars) const {
+  bool Waits(NodeEntry entry, size_t step) const {
+    return plan_.tensor_cuts[EntryOf(graph_, entry)][step] == kTermsOfSum;
+  }
+
+  // Whether the operator is split into the terms of its inputs.
+  bool AddsTerms(size_t slot, size_t step) const {
+    return row_ != nullptr && row_->terms >= 0 && slot < row_->inputs.size() &&
+           cuts_[step] == row_->terms;
+  }
+
+  // The terms that a worker needs of every element.
+  int64_t TermsOf(size_t slot) const {
+    int64_t terms = 1;
+    for (size_t step = 0; step < cuts_.size(); ++step) {
+      const bool waits = Waits(graph_.nodes[node_].inputs[slot], step);
+      if (waits && !AddsTerms(slot, step)) terms *= plan_.parts[step];
+    }
+    return terms;
+  }
+
+  // What a worker must hold of an output: if it waits although the step makes no terms,
+  // the others than the first hold zeros.
+  Region Owned(int index) const {
+    const Region tile = Tile({node_, index});
+    for (size_t step = 0; step < cuts_.size(); ++step) {
+      if (which_[step] == 0 || Reduces(index, step)) continue;
+      if (Waits({node_, index}, step)) return Nothing(tile);
+    }
+    return tile;
+  }
+
+  // Whether some step splits one of `vars`, and this worker is not its first part. Terms
+  // of an input that waits are all read.
+  bool IsBehindTheFirst(const std::vector<int>& vars, size_t slot = 0) const {
     for (size_t step = 0; step < cuts_.size(); ++step) {
       if (which_[step] == 0) continue;
+      if (AddsTerms(slot, step) && Waits(graph_.nodes[node_].inputs[slot], step))
+        continue;
       if (std::count(vars.begin(), vars.end(), cuts_[step]) > 0) return true;
     }
     return false;
@@ -428,6 +465,7 @@ std::vector<bool> ReadTensors(const Graph& graph) {
 int64_t VariableExtent(const Graph& graph, const StrategyRow& row, int node, size_t var) {
   const IndexVar& v = row.vars[var];
   if (v.kind == IndexVar::Extent::kConstant) return v.constant;
+  if (v.kind == IndexVar::Extent::kTerms) return kMaxWorkers;  // no index depends on it
   const NodeEntry entry = v.kind == IndexVar::Extent::kOutput
                               ? NodeEntry{node, v.slot}
                               : graph.nodes[node].inputs[v.slot];

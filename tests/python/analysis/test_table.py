@@ -67,6 +67,7 @@ def test_a_row_is_what_the_format_says() -> None:
         "source": row["source"],
         "elementwise": False,
         "random": False,
+        "linear": False,
         "vars": [
             {"name": "b", "extent": ["output", 0, 0]},
             {"name": "o", "extent": ["output", 0, 1]},

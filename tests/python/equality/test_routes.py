@@ -111,7 +111,7 @@ def test_sums_added_up_within_hosts_equal_the_serial_ones(
     [
         ("mlp", 8, {"search": "zero-1"}),
         ("residual_cnn", 4, {"search": "zero-2"}),
-        ("lstm", 4, {"allow_replication": True}),
+        ("lstm", 8, {"allow_replication": True}),
     ],
 )
 def test_outputs_gathered_within_hosts_equal_the_serial_ones(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from tofu import _core
 from tofu.analysis.words import variable_words
@@ -21,7 +21,7 @@ from tofu.tables import table
 
 from ..names import readable
 from ..parts import Parts
-from ..plan import REPLICATED, Plan
+from ..plan import REPLICATED, TERMS, TERMS_NAME, Plan, read_cuts
 from ..problem import Problem
 from .text import unequal_text
 
@@ -118,8 +118,7 @@ def _tensor_sections(
             f"{_step(number, tensor['steps'])}: {_cut(step['chosen'])}"
         )
         reason = _tensor_reason(step, total)
-        if step["chosen"] != REPLICATED:
-            reason += _uneven(tensor, number, parts)
+        reason += _uneven(tensor, number, parts)
         if tied:
             reason += f" {tied:,} more tensor{'s are' if tied > 1 else ' is'} cut alike with it."
         yield Section(
@@ -140,7 +139,9 @@ def _tensor_sections(
 
 def _uneven(tensor: Mapping[str, Any], number: int, parts: Parts) -> str:
     """A sentence about unequal pieces after these steps; "" if all are equal."""
-    cuts = [step["chosen"] for step in tensor["steps"][:number]]
+    cuts = read_cuts([step["chosen"] for step in tensor["steps"][:number]])
+    if cuts[-1] < 0:
+        return ""
     bounds = parts.bounds(tensor["shape"], cuts)[cuts[-1]]
     sizes = unequal_text(tensor["shape"][cuts[-1]], bounds)
     return f" Its pieces then hold {sizes}." if sizes else ""
@@ -247,13 +248,16 @@ def _step(number: int, steps: Sequence[Mapping[str, Any]]) -> str:
     return f"step {number} of {len(steps)}, in {steps[number - 1]['parts']} parts"
 
 
-def _cut(dimension: int) -> str:
-    return "whole" if dimension == REPLICATED else f"dimension {dimension}"
+def _cut(cut: Union[int, str]) -> str:
+    names = {REPLICATED: "whole", TERMS: "terms of a sum"}
+    return names.get(read_cuts([cut])[0], f"dimension {cut}")
 
 
 def _variable(name: object, words: Mapping[str, str]) -> str:
     if name is None:
         return "whole"
+    if name == TERMS_NAME:
+        return "split along the terms of a sum"
     meaning = words.get(str(name))
     return f"split along {name}" + (f" ({meaning})" if meaning else "")
 

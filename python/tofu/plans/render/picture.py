@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Optional
 
-from ..plan import REPLICATED, TensorPlan
+from ..plan import TensorPlan
 
 __all__ = ["Cell", "Picture", "draw", "worker_pieces"]
 
@@ -57,7 +57,7 @@ def worker_pieces(tensor: TensorPlan, parts: Sequence[int]) -> list[tuple[int, .
         for piece in owned:
             for digit in range(count):
                 worker_piece = list(piece)
-                if cut != REPLICATED:
+                if cut >= 0:
                     worker_piece[cut] = worker_piece[cut] * count + digit
                 divided.append(worker_piece)
         owned = divided

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from tofu.tables import table
 
 from ..names import readable
-from ..plan import REPLICATED, STOPPED, OperatorPlan, Plan, TensorPlan, format_bytes, format_seconds
+from ..plan import (
+    REPLICATED,
+    STOPPED,
+    TERMS,
+    OperatorPlan,
+    Plan,
+    TensorPlan,
+    format_bytes,
+    format_seconds,
+)
 from .grouping import Repeated, repeated_operators, repeated_tensors
 
 __all__ = [
@@ -275,7 +284,8 @@ def unequal_text(extent: int, bounds: Iterable[tuple[int, int]]) -> str:
 
 def cuts_text(tensor: TensorPlan) -> str:
     """The dimension that each step cuts, "-" for none."""
-    return " ".join("-" if cut == REPLICATED else str(cut) for cut in tensor.cuts)
+    names = {REPLICATED: "-", TERMS: "terms"}
+    return " ".join(names.get(cut, str(cut)) for cut in tensor.cuts)
 
 
 def _split_text(operator: OperatorPlan) -> str:

@@ -239,6 +239,7 @@ TEST_P(WorkerProgramRandom, ComputesWhatTheSerialGraphDoes) {
     const MockGraph mock = RandomGraph(&random);
     Plan plan = RandomPlan(mock, GetParam(), &random);
     if (seed % 2 == 1) plan.shares = RandomShares(plan.parts, &random);
+    if (seed % 4 > 1) LetSomeWait(mock, &plan, &random);
     const auto whole = RandomValues(mock.graph, &random);
     const std::vector<Array> serial = RunGraph(mock.graph, whole);
     SideBySide all(mock, plan, whole);

@@ -2,6 +2,7 @@
 
 const KIB = 1024;
 const REPLICATED = -1;
+const TERMS = -3;
 
 /** `count` bytes in the largest binary unit that keeps it at 1 or more. */
 function formatBytes(count) {
@@ -41,7 +42,7 @@ function formatChange(count) {
 function tilesOf(shape, cuts, parts) {
   const pieces = shape.map(() => 1);
   cuts.forEach((cut, step) => {
-    if (cut !== REPLICATED) pieces[cut] *= parts[step];
+    if (cut >= 0) pieces[cut] *= parts[step];
   });
   return pieces;
 }
@@ -187,9 +188,10 @@ function readLayers(data, tensors, operators) {
   return layers;
 }
 
-/** "0 1 -": the dimension that each step cuts. */
+/** "0 1 -": the dimension that each step cuts, or that its workers hold terms of a sum. */
 function cutsText(cuts) {
-  return cuts.map((cut) => (cut === REPLICATED ? "-" : String(cut))).join(" ");
+  const names = { [REPLICATED]: "-", [TERMS]: "terms" };
+  return cuts.map((cut) => names[cut] ?? String(cut)).join(" ");
 }
 
 function splitText(split) {

@@ -1,0 +1,187 @@
+// Plans in which sums wait as terms, against counters and a brute force that share no
+// code with the search.
+#include "passes/coarsen/waiting_sums.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "graph/box.h"
+#include "passes/search/make_plan.h"
+#include "passes/search/modes.h"
+#include "passes/search/predict.h"
+#include "support/brute_force.h"
+#include "support/example_graphs.h"
+#include "support/example_time_model.h"
+#include "support/recount.h"
+
+namespace tofu {
+namespace {
+
+constexpr unsigned kSeeds = 100;
+constexpr size_t kMostPlans = 10000;
+
+bool PassesTerms(const std::string& op) {
+  return op == "add" || op == "add_n" || op == "scale";
+}
+
+// The table, whose additions and scalings pass terms through.
+StrategyTable WithTerms(ExampleGraph* example) {
+  const Graph& graph = example->graph();
+  StrategyTable table = example->table();
+  std::vector<bool> known(table.rows.size(), false);
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    const int row = table.node_rows[node];
+    if (row < 0 || known[row] || !PassesTerms(graph.nodes[node].op.text())) continue;
+    known[row] = true;
+    AddTerms(&table.rows[row]);
+  }
+  return table;
+}
+
+// A weight whose gradient is a sum of products, with or without scaling, decay and an
+// update. Sizes vary.
+ExampleGraph SharedWeight(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](unsigned n) { return random() % n; };
+  constexpr int64_t kSizes[] = {1, 2, 3, 8};  // some cannot be cut
+  const bool is_vector = below(2) == 0;
+  const int64_t in = kSizes[below(4)];
+  const int64_t out = kSizes[below(4)];
+  ExampleGraph g;
+  const NodeEntry w =
+      g.Variable("w", is_vector ? Shape{out} : Shape{in, out}, "parameter");
+  std::vector<NodeEntry> terms;
+  for (unsigned t = 0; t < 2 + below(2); ++t) {
+    const std::string name = std::to_string(t);
+    const int64_t batch = 8 * kSizes[below(4)];
+    const NodeEntry x = g.Variable("x" + name, {batch, is_vector ? out : in}, "data");
+    if (is_vector) {
+      terms.push_back(g.SumRows("gw" + name, x));
+      continue;
+    }
+    const NodeEntry gy = below(2) == 0 || t == 0
+                             ? g.Variable("gy" + name, {batch, out}, "data")
+                             : g.MatMul("gy" + name, x, w);
+    terms.push_back(g.MatMul("gw" + name, x, gy, true, false));
+    if (below(4) == 0) terms.back() = g.Elementwise("s" + name, {terms.back()}, "scale");
+  }
+  if (below(3) == 0) terms.push_back(g.Elementwise("decay", {w}, "scale"));
+  NodeEntry sum = terms[0];
+  if (below(2) == 0) {
+    sum = g.Elementwise("sum", terms, "add");
+  } else {
+    for (size_t t = 1; t < terms.size(); ++t) {
+      sum = g.Elementwise("sum" + std::to_string(t), {sum, terms[t]}, "add");
+    }
+  }
+  g.Head(sum, "gradient:w");
+  if (below(2) == 0) g.Head(g.Elementwise("update", {w, sum}, "sgd"), "update:w");
+  return g;
+}
+
+// The bytes that the prediction counts over the links of two hosts.
+void ExpectPredictedBytes(const Graph& graph, const StrategyTable& table,
+                          const Plan& plan) {
+  const TimeModel model = ModelOf(graph, TwoHosts(plan.workers(), true));
+  const PredictedTime time = PredictTime(graph, table, plan, model).time;
+  int64_t bytes = -time.relayed_bytes;
+  for (const PredictedTime::Link& link : time.links) bytes += link.bytes;
+  EXPECT_EQ(bytes, plan.total_bytes());
+}
+
+TEST(WaitingSums, AreTheTermsOfAGradient) {
+  ExampleGraph unknown = UnrolledRnn(8, 8, 3);
+  EXPECT_TRUE(FindWaitingSums(unknown.graph(), unknown.table()).entries.empty())
+      << "nothing is known to pass terms through";
+  ExampleGraph once = UnrolledRnn(8, 8, 1);
+  EXPECT_TRUE(FindWaitingSums(once.graph(), WithTerms(&once)).entries.empty())
+      << "every weight is used once";
+  int terms = 0;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    ExampleGraph shared = SharedWeight(seed);
+    const StrategyTable table = WithTerms(&shared);
+    const WaitingSums found = FindWaitingSums(shared.graph(), table);
+    for (int node = 0; node < shared.graph().num_nodes(); ++node) {
+      const std::string name = shared.graph().nodes[node].name;
+      const bool is_term = name.rfind("gw", 0) == 0;
+      if (!is_term) continue;
+      EXPECT_TRUE(found.MayWait(shared.graph().entry_id({node, 0}))) << seed << name;
+      ++terms;
+    }
+  }
+  EXPECT_GT(terms, 0);
+}
+
+class WaitingSumsPlans : public testing::TestWithParam<std::vector<int>> {};
+
+// Without merged classes, the optimum of all plans.
+TEST_P(WaitingSumsPlans, EqualBruteForceAndRecount) {
+  int compared = 0;
+  int waiting = 0;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = SharedWeight(seed);
+    const Graph& graph = example.graph();
+    const StrategyTable table = WithTerms(&example);
+    const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table),
+                                        {false, false, {}, UpdateTies::kAll, true});
+    const int64_t expected = BruteForceBytes(
+        graph, table, coarse, {GetParam(), kMostPlans, ReplicableTensors(graph, coarse)});
+    if (expected < 0) continue;
+    ++compared;
+    PlanOptions options;
+    options.mode = "flat";
+    options.parts = GetParam();
+    options.workers = 1;
+    for (int part : options.parts) options.workers *= part;
+    options.allow_replication = true;
+    options.coarsen = false;
+    const Plan plan = MakePlan(graph, table, options);
+    ASSERT_EQ(plan.total_bytes(), expected);
+    ASSERT_EQ(plan.status, PlanStatus::kOptimal);
+    ASSERT_EQ(Recount(graph, table, plan), expected);
+    ExpectPredictedBytes(graph, table, plan);
+    bool waits = false;
+    for (const std::vector<int>& cuts : plan.tensor_cuts) {
+      for (int cut : cuts) waits = waits || cut == kTerms;
+    }
+    waiting += waits ? 1 : 0;
+    options.mode = "tofu";
+    options.coarsen = true;
+    const Plan searched = MakePlan(graph, table, options);
+    EXPECT_EQ(Recount(graph, table, searched), searched.total_bytes());
+    EXPECT_LE(searched.lower_bound_bytes, searched.total_bytes());
+    const Plan without = MakePlan(graph, example.table(), options);
+    EXPECT_LE(searched.total_bytes(), without.total_bytes());
+  }
+  EXPECT_GT(compared, 10);
+  EXPECT_GT(waiting, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Parts, WaitingSumsPlans,
+                         testing::Values(std::vector<int>{2}, std::vector<int>{3},
+                                         std::vector<int>{4}, std::vector<int>{2, 2}));
+
+// With t timesteps, data parallelism sums each gradient once: 2 (k - 1) S.
+TEST(WaitingSums, DataParallelismReducesEachGradientOnce) {
+  for (const int workers : {2, 4, 6, 8}) {
+    std::vector<int64_t> bytes;
+    for (const int steps : {1, 5}) {
+      ExampleGraph example = UnrolledRnn(24, 12, steps);
+      const StrategyTable table = WithTerms(&example);
+      PlanOptions options;
+      options.workers = workers;
+      options.mode = "data-parallel";
+      const Plan plan = MakePlan(example.graph(), table, options);
+      EXPECT_EQ(Recount(example.graph(), table, plan), plan.total_bytes());
+      bytes.push_back(plan.total_bytes());
+    }
+    EXPECT_EQ(bytes[0], bytes[1]) << workers << " workers";
+  }
+}
+
+}  // namespace
+}  // namespace tofu
