@@ -26,6 +26,7 @@ from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.plans.report_level import set_level
 from tofu.torch.autograd_step import Call, step
+from tofu.torch.distributed_tensor import owned
 from tofu.torch.example_inputs import Inputs, by_position_and_name
 from tofu.torch.left_by_forward import Lasting, Left, lasting, leave
 from tofu.torch.module_graph import training_graph
@@ -45,7 +46,6 @@ from tofu.torch.ranks import (
     checksum,
     distribute,
     rejoin,
-    take_plain_as_whole,
 )
 from tofu.torch.start_values import Initialise
 from tofu.torch.torch_plan import TorchPlan, plan_file_text, read_plan
@@ -112,7 +112,6 @@ def parallelize(
         lambda: (wish_of(_HERE, options, memory, recompute), Config.from_environment())
     )
     set_level(config.log_level)
-    take_plain_as_whole()
     runner = _Runner(model, devices, wish, compiled, is_strict=config.strict)
     runner.prepare(*by_position_and_name(args, kwargs), plan, init)
     model.forward = runner
@@ -279,10 +278,11 @@ class _Runner(Replacement):
 
     def _dtensor(self, tile: Any, entry: Entry, program: Program) -> DTensor:
         shape = program.shape(entry)
-        return DTensor.from_local(
+        made = DTensor.from_local(
             tile, self._mesh, to_dtensor(program.placement(entry)), run_check=False,
             shape=shape, stride=_strides(shape),
         )  # fmt: skip
+        return owned(made)
 
     # --- Programs -----------------------------------------------------------------------
 

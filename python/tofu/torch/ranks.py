@@ -12,16 +12,16 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
-from torch.distributed.tensor.experimental import implicit_replication
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tofu.errors import ConfigError, ConnectionLostError, PlanError, TofuError
+from tofu.torch.distributed_tensor import owned
 from tofu.torch.private_names import pytree
 from tofu.torch.start_values import Initialise, initial_values
 
 __all__ = [
     "agreed", "alike", "check_same_call", "checksum", "connected", "distribute", "rejoin",
-    "take_plain_as_whole", "whole_batch",
+    "whole_batch",
 ]  # fmt: skip
 
 Value = TypeVar("Value")
@@ -236,7 +236,6 @@ def distribute(
 
 # The DTensors that modules have got in the place of parameters and buffers.
 _DISTRIBUTED = WeakIdKeyDictionary()
-_PLAIN_IS_WHOLE: list[Any] = []  # torch's context, once entered; torch leaves it when it is freed
 
 
 def rejoin(model: torch.nn.Module, mesh: DeviceMesh) -> None:
@@ -259,17 +258,6 @@ def rejoin(model: torch.nn.Module, mesh: DeviceMesh) -> None:
                 group[name] = tensor if known is None else known
 
 
-def take_plain_as_whole() -> None:
-    """Have torch take plain tensors for whole ones wherever they meet DTensors.
-
-    That is what plain tensors are to a distributed module. A script's loss may then add a penalty
-    on parameters to a module's outputs, and its backward pass meets both.
-    """
-    if not _PLAIN_IS_WHOLE:  # for good: backward passes run later
-        _PLAIN_IS_WHOLE.append(implicit_replication())
-        _PLAIN_IS_WHOLE[0].__enter__()
-
-
 def _named_tensors(model: torch.nn.Module) -> list[tuple[str, Any]]:
     return [*model.named_parameters(), *model.named_buffers()]
 
@@ -282,4 +270,4 @@ def _placements(
 
 def _distributed(tensor: Any, mesh: DeviceMesh, placements: tuple[Any, ...]) -> DTensor:
     device = tensor.to(mesh.device_type)
-    return distribute_tensor(device, mesh, placements)
+    return owned(distribute_tensor(device, mesh, placements))

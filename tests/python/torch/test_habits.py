@@ -79,6 +79,73 @@ def test_losses_of_some_outputs_and_of_parameters() -> None:
     )  # fmt: skip
 
 
+# --- Parameters outside of the call ---------------------------------------------------------
+
+
+def weights(model: Any) -> tuple[Any, Any]:
+    """The weights of two layers, without their biases."""
+    return model[0].weight, model[1].weight
+
+
+def around(
+    penalty: Callable[[Any, Any], Any], between: Callable[[Any, Any], Any]
+) -> Callable[[Wrap], dict[str, Any]]:
+    """A script whose loss has a penalty, and that changes or reads parameters between steps."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        data = torch.randn(6, 4)
+        model = wrap(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3)), data)
+        result: dict[str, Any] = {}
+        for step in range(2):
+            loss = model(data).square().mean() + penalty(*weights(model))
+            loss.backward()
+            for name, p in model.named_parameters():
+                result[f"gradient {name} {step}"] = p.grad
+            with torch.no_grad():
+                for p in model.parameters():
+                    p -= 0.1 * p.grad
+            result[f"{step}"] = between(*weights(model))
+            result[f"loss {step}"] = loss
+            model.zero_grad()
+        return {**result, **dict(model.named_parameters())}
+
+    return script
+
+
+def test_parameters_are_as_in_plain_torch_outside_of_the_call() -> None:
+    on_ranks(
+        2, compare,
+        around(lambda a, b: a.detach().sum().item() * b.sum(), lambda a, b: a.norm().item()),
+        around(lambda a, b: torch.stack([a.norm(), b.norm()]).sum(), lambda a, b: f"{a.sum():.3f}"),
+        around(lambda a, b: F.mse_loss(a, torch.ones(4, 4)), lambda a, b: a.tolist()),
+        around(lambda a, b: F.smooth_l1_loss(b, torch.ones(3, 4)), lambda a, b: a.argmax().item()),
+        around(lambda a, b: torch.cdist(a, b).mean(), set_data),
+        around(lambda a, b: a[a > 0].sum() + a.norm(float("inf")), write_parts),
+        around(lambda a, b: (a @ a.T * torch.eye(4)).norm(), draw),
+    )  # fmt: skip
+
+
+def set_data(a: Any, b: Any) -> None:
+    """Assign data: of the same placement, and plain."""
+    a.data, b.data = a.data * 0.5, torch.full((3, 4), 0.25)
+
+
+def write_parts(a: Any, b: Any) -> float:
+    """Write to rows, to a view of another shape, where a mask says so, and from another row."""
+    a.data[0].zero_()
+    a.data.view(-1)[5:7] = 2.0
+    a.data[a.data < -0.1] = 0.5
+    with torch.no_grad():
+        b[1].copy_(b[0])
+    return float(nn.utils.parameters_to_vector([a, b]).sum())
+
+
+def draw(a: Any, b: Any) -> None:
+    """Draw new values."""
+    nn.init.orthogonal_(a)
+    b.data.normal_()
+
+
 # --- Tensors that modules share -------------------------------------------------------------
 
 
