@@ -72,7 +72,7 @@ def check(
     if not differences:
         raise ConfigError(
             f"tofu check {target}: it ended without a training step; expected one of "
-            "gluon.Trainer, after a call of a block under autograd.record()"
+            "gluon.Trainer, after a call of a block under autograd.record(), or of a Module"
         )
     fault = first_fault(differences)
     unusual = None if fault and runs.double else first_unusual(differences)

@@ -11,6 +11,7 @@ with each step's inputs changed by one rounding.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import random
 import runpy
@@ -80,6 +81,9 @@ class Recorder:
             (gluon.Block, "__call__", self._call),
             (gluon.Trainer, "step", self._update),
             (gluon.Trainer, "update", self._update),
+            (mx.mod.Module, "bind", self._bind),
+            (mx.mod.Module, "forward", self._forward),
+            (mx.mod.Module, "update", self._update_module),
             (gluon.nn.Dropout, "hybrid_forward", self._keep_all),
         ]
         before = [(owner, name, getattr(owner, name)) for owner, name, _ in seams]
@@ -154,17 +158,71 @@ class Recorder:
             result = original(trainer, *args, **options)
             for parameter in trained:
                 self._keep("weight", parameter.name, parameter.data())
-            self.steps = self._step
-            self._step += 1
-            self._calls = 0
-            if not self.graphs and self._more:
-                self._more -= 1
-                self._steps += 1
-            if self._step > self._steps:
-                raise _Ended
+            self._end_step()
             return result
 
         return update
+
+    def _bind(self, original: Any) -> Any:
+        """Have a Module's data and labels, and so all of it, be of the recorder's type."""
+
+        def typed(described: Any) -> Any:
+            if described is None or self._dtype == "float32":
+                return described
+            return [self._typed(each) for each in described]
+
+        @functools.wraps(original)
+        def bind(
+            module: Any, data_shapes: Any, label_shapes: Any = None, *args: Any, **options: Any
+        ) -> Any:
+            return original(module, typed(data_shapes), typed(label_shapes), *args, **options)
+
+        return bind
+
+    def _typed(self, described: Any) -> Any:
+        known = isinstance(described, mx.io.DataDesc)
+        each = described if known else mx.io.DataDesc(*described)
+        dtype = self._dtype if np.dtype(each.dtype) == np.float32 else each.dtype
+        return mx.io.DataDesc(each.name, each.shape, dtype, each.layout)
+
+    def _forward(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def forward(module: Any, data_batch: Any, *args: Any, **options: Any) -> Any:
+            if self._rounded and not self._calls:
+                data_batch = copy.copy(data_batch)
+                data_batch.data = list(map(rounded, data_batch.data))
+            self._calls += 1
+            return original(module, data_batch, *args, **options)
+
+        return forward
+
+    def _update_module(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def update(module: Any) -> None:
+            for name, output in zip(module.output_names, module.get_outputs()):
+                self._keep("output", f"{name} call {self._calls}", output)
+            group = module._exec_group
+            names = [n for n in group.param_names if group.grad_req[n] != "null"]
+            for name, (gradient, *_) in zip(group.param_names, group.grad_arrays):
+                if name in names:
+                    self._keep("gradient", name, gradient)
+            original(module)
+            for name, (weight, *_) in zip(group.param_names, group.param_arrays):
+                if name in names:
+                    self._keep("weight", name, weight)
+            self._end_step()
+
+        return update
+
+    def _end_step(self) -> None:
+        self.steps = self._step
+        self._step += 1
+        self._calls = 0
+        if not self.graphs and self._more:
+            self._more -= 1
+            self._steps += 1
+        if self._step > self._steps:
+            raise _Ended
 
 
 def _has_recurrent_layer(block: Any) -> bool:

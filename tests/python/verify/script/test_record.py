@@ -64,6 +64,25 @@ def test_float64_converts_blocks_and_inputs():
     assert {array.dtype for array in recorder.arrays.values()} == {np.dtype("float64")}
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float32~", "float64"])
+@pytest.mark.filterwarnings("ignore:.*csr_matrix:DeprecationWarning")  # of NDArrayIter
+def test_steps_of_a_module_are_recorded(dtype):
+    recorder = record.Recorder(2, dtype)
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), fixed_param_names=["fc_bias"])
+    batches = mx.io.NDArrayIter(np.arange(20).reshape(4, 5) / 7, np.arange(4) % 3, 2)
+    restore = recorder.patch()
+    try:
+        with pytest.raises(record._Ended):
+            module.fit(batches, num_epoch=3)
+    finally:
+        restore()
+    kinds = ["output/softmax_output call 1", "gradient/fc_weight", "weight/fc_weight"]
+    assert list(recorder.arrays) == [f"{step}/{kind}" for step in (1, 2) for kind in kinds]
+    wide = np.dtype(dtype.rstrip(record.ROUNDED))
+    assert {array.dtype for array in recorder.arrays.values()} == {wide}
+
+
 def test_lower_recurrent_layers_have_gradients_in_float64():
     """MXNet leaves them undefined if nothing needs the gradient of the data."""
 
