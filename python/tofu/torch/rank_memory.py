@@ -24,7 +24,8 @@ from tofu.torch.module_graph import OPTIMIZERS
 from tofu.torch.placements import tiles_of
 from tofu.torch.private_names import TorchDispatchMode
 from tofu.torch.rank_graph import Moves
-from tofu.torch.rank_program import Call, Fetch, Program, Start
+from tofu.torch.rank_program import Program
+from tofu.torch.rank_steps import Call, Fetch, Start
 from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.traced import Entry, Variable
 

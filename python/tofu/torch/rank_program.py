@@ -11,9 +11,9 @@ import contextlib
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Optional, Union
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Optional, Union
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
@@ -21,93 +21,20 @@ from torch.distributed.device_mesh import DeviceMesh
 from tofu.dtypes import NAMES
 from tofu.errors import ConnectionLostError, GraphError
 from tofu.torch.batches import Task, batched, reordered, started
-from tofu.torch.calls import arguments_of, filled, function_of, is_random, places_of
+from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.compiling import Segment, with_segments
 from tofu.torch.exchange import COLLECTIVE_BYTES, Exchange, Pending, Transfers
 from tofu.torch.in_place import in_place
 from tofu.torch.order import arranged
 from tofu.torch.placements import WHOLE, Boxes, Placement, regions_between
 from tofu.torch.rank_graph import Group, Instance, Moves, RankGraph, Tile, Tiled
+from tofu.torch.rank_steps import Call, Fetch, Planned, Start, read_first, with_ends
 from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.traced import Entry, Operator
 
 __all__ = ["Program", "Step", "Tiles"]
 
 Tiles = dict[Tile, Any]
-
-
-@dataclass(frozen=True)
-class Call:
-    """An operator as this rank runs it.
-
-    Attributes:
-        name: its name, for memory's records.
-        function: the function to call.
-        reads: the tiles and regions that it reads.
-        positional, named: arguments; a tensor is its number among `reads`, see `filled`.
-        makes: the tiles that something reads, and their positions in the results.
-        drops: tiles that no later step reads.
-        blanks: the positions of results that must have no elements.
-        seed: for random operators, a text that differs between ranks' parts; else None.
-    """
-
-    name: str
-    function: Callable[..., Any]
-    reads: tuple[Tile, ...]
-    positional: tuple[Any, ...]
-    named: Mapping[str, Any]
-    makes: tuple[tuple[Tile, int], ...]
-    drops: tuple[Tile, ...] = ()
-    blanks: tuple[int, ...] = ()
-    seed: Optional[str] = None
-
-    @functools.cached_property
-    def places(self) -> Optional[tuple[tuple[int, int], ...]]:
-        """The places of the tensors among the arguments; None if more is to be filled in."""
-        return places_of(self.positional, self.named)
-
-
-@dataclass(frozen=True)
-class _Moment:
-    """A moment of an exchange.
-
-    Attributes:
-        name: the first region's name, for memory's records.
-        moves: what the rank sends, receives and assembles.
-        drops: tiles that no later step reads.
-    """
-
-    name: str
-    moves: Moves
-    drops: tuple[Tile, ...] = ()
-
-
-class Start(_Moment):
-    """The start of an exchange, whose messages travel until its `Fetch`."""
-
-    makes: ClassVar[tuple[Tile, ...]] = ()
-
-    @property
-    def reads(self) -> tuple[Tile, ...]:
-        """The tiles that the rank sends."""
-        return self.moves.sent
-
-
-class Fetch(_Moment):
-    """The end of an exchange, at the first step that needs it: the rank assembles its regions."""
-
-    @property
-    def reads(self) -> tuple[Tile, ...]:
-        """The tiles of which the regions have pieces."""
-        return self.moves.reads
-
-    @property
-    def makes(self) -> tuple[Tile, ...]:
-        """The regions."""
-        return self.moves.makes
-
-
-Planned = Union[Call, Start, Fetch]
 Step = Union[Planned, Segment]
 
 
@@ -146,7 +73,7 @@ class Program:
         gradients = own(self.graph.gradients.values())
         second = [o for o in traced.operators if o.name not in traced.forward]
         backward_steps = self._steps(second, self.graph.fetches.keys() - forward, gradients)
-        missing = _read_first(backward_steps, gradients)
+        missing = read_first(backward_steps, gradients)
         tangents = own(
             self.graph.variables[v.name] for v in traced.variables if v.kind == "tangent"
         )
@@ -360,7 +287,7 @@ class Program:
                     steps.append(Fetch(batch[0].name, moves))
             if group is not None and group.step is not None:
                 steps.append(self._call(graph.instance(group.step)))
-        return self._with_constants(_with_ends(steps), heads)
+        return self._with_constants(with_ends(steps), heads)
 
     @functools.cached_property
     def _fetching(self) -> set[str]:
@@ -463,25 +390,6 @@ class Program:
         return in_place(calls, done, self.graph.form)
 
 
-def _with_ends(steps: Sequence[Planned]) -> list[Planned]:
-    """Finishes each exchange before its first reader, the next start, or the end of the pass."""
-    done: list[Planned] = []
-    pending: Optional[Fetch] = None
-    regions: set[Tile] = set()
-    for step in [*steps, None]:
-        if pending is not None and (
-            step is None or isinstance(step, Start) or not regions.isdisjoint(step.reads)
-        ):
-            done.append(pending)
-            pending = None
-        if step is not None:
-            done.append(step)
-        if isinstance(step, Start):
-            pending = Fetch(step.name, step.moves)
-            regions = {*pending.makes}
-    return done
-
-
 def _is_compiled(step: Step) -> bool:
     """Whether torch.compile compiles a step: seeds of random operators depend on the rank."""
     return (
@@ -490,15 +398,6 @@ def _is_compiled(step: Step) -> bool:
         and not step.blanks
         and hasattr(step.function, "_schema")
     )
-
-
-def _read_first(steps: Sequence[Planned], heads: set[Tile]) -> set[Tile]:
-    """The tiles that steps and heads read, and no step makes."""
-    read, made = set(heads), set()
-    for step in steps:
-        read |= set(step.reads)
-        made |= set(step.makes if isinstance(step, Fetch) else (tile for tile, _ in step.makes))
-    return read - made
 
 
 class _seeded:  # noqa: N801 - a context manager

@@ -19,7 +19,8 @@ from tofu.torch.models import MODELS
 from tofu.torch.module_trace import trace
 from tofu.torch.order import arranged
 from tofu.torch.rank_graph import Group
-from tofu.torch.rank_program import Fetch, Program
+from tofu.torch.rank_program import Program
+from tofu.torch.rank_steps import Fetch
 
 BOTH = frozenset([(0, 1), (1, 0)])
 

@@ -11,7 +11,7 @@ from tofu.torch.calls import _Input, places_of
 from tofu.torch.in_place import in_place
 from tofu.torch.rank_graph import Moves
 from tofu.torch.rank_memory import dry_run
-from tofu.torch.rank_program import Call, Start
+from tofu.torch.rank_steps import Call, Start
 
 aten = torch.ops.aten
 FORM = ((2, 3), 0)

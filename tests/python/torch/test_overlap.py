@@ -18,7 +18,8 @@ from tofu.errors import ConnectionLostError
 from tofu.torch.exchange import Exchange, Piece, Region
 from tofu.torch.models import MODELS
 from tofu.torch.parallelize import program_of
-from tofu.torch.rank_program import Fetch, Program, Start
+from tofu.torch.rank_program import Program
+from tofu.torch.rank_steps import Fetch, Start
 
 from .ranks import on_ranks
 from .training import compare
