@@ -63,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_module_is_estimated_and_planned(folder) -> None:
     text = run(folder, "tofu", "estimate", "--mesh", "2", "--gpu-memory", "12GiB", "net:made")
-    assert text.splitlines()[-1] == "It fits in 12.0 GiB with sgd without tofu."
+    assert text.splitlines()[-1] == "It fits in 12.0 GiB with adam without tofu."
     text = run(folder, "tofu", "plan", "--mesh", "2,2", "net:made")
     assert text.startswith("4 workers (2 x 2), ") and "first.weight" in text
 
