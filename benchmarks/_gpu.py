@@ -194,9 +194,7 @@ class GpuCase:
         count, width, wide = self.rows.count, self.row_bytes // 4, self.tile_pitch // 4
         pieces = ";".join(f"{t}@0,0>0,{t * width}:{count},{width}" for t in range(self.tiles))
         sources = f"{count},{wide};" * self.tiles
-        return (
-            f"dtype=0 shape={count},{self.tiles * width} remote=0 sources={sources} pieces={pieces}"
-        )
+        return f"dtype=0 shape={count},{self.tiles * width} sources={sources} pieces={pieces}"
 
 
 def place(driver: Driver) -> tuple[int, int]:

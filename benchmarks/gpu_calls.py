@@ -31,8 +31,7 @@ GOALS = {"copies": 15_000, "waits": 35_000}
 # Kinds of fetch, each with the way in which it reads other workers' tensors.
 KINDS = {
     "in place": ("multifetch", "tiles"),
-    "with handles": ("multifetch", "copies"),
-    "plain": ("plain", "copies"),
+    "plain": ("plain", "tiles"),
 }
 _FETCH = "_tofu_multifetch"
 
@@ -47,7 +46,6 @@ def count(graph: _core.Graph, workers: int) -> Counter[str]:
     calls: Counter[str] = Counter(copies=ops.count("copy"))
     calls["launches"] = sum(runs) - sum(sum(runs[begin:end]) - 1 for begin, end in joined)
     calls["waits"] = calls["copies"] + calls["launches"]
-    calls["publications"] = ops.count("_tofu_publish")
     # A fetch assembles a region for each of its specifications.
     specs = [nodes[number].attrs["spec"] for number, op in zip(order, ops) if op == _FETCH]
     calls["kernels"] = sum(1 + spec.count("|") for spec in specs)
@@ -74,7 +72,6 @@ def measure(model: str, workers: int, batch_size: Optional[int]) -> dict[str, di
             workers=workers,
             refine=refine,
             fetch=Fetch(fetch, crossing=crossing),
-            relays=False,
             joint=True,
         )
         total: Counter[str] = Counter()

@@ -56,7 +56,7 @@ class Case:
             pieces = f"0@0,0>0,0:{rows},{row}"
         listed = "".join(f"{n},{width};" for n, width in sources)
         shape = f"{region[0]},{region[1]}"
-        return f"dtype=0 shape={shape} remote=0 sources={listed} pieces={pieces}", sources, region
+        return f"dtype=0 shape={shape} sources={listed} pieces={pieces}", sources, region
 
 
 def library() -> ctypes.CDLL:

@@ -21,26 +21,25 @@ BFLOAT16 = 12
 # The emitter's special cases. The last case has more kinds of boxes than a kernel of its own takes.
 _MANY = [(i, i * (i - 1) // 2) for i in range(1, 26)]
 SPECS = {
-    "copy": "dtype=0 shape=8,64 remote=2 sources=8,32;8,32; pieces=0@0,0>0,0:8,32;1@0,0>0,32:8,32",
-    "halo": "dtype=1 shape=2,7,9 remote=1 sources=2,6,12;2,1,9; "
+    "copy": "dtype=0 shape=8,64 sources=8,32;8,32; pieces=0@0,0>0,0:8,32;1@0,0>0,32:8,32",
+    "halo": "dtype=1 shape=2,7,9 sources=2,6,12;2,1,9; "
     "pieces=0@0,0,3>0,0,0:2,6,9;1@0,0,0>0,6,0:2,1,9",
-    "fill": "dtype=3 shape=1027 remote=0 sources=1000; pieces=0@0>0:1000;-@>1000:27 fill=3",
-    "long": "dtype=0 shape=1027 remote=1 sources=1027; pieces=0@0>0:1027",
-    "rows": "dtype=0 shape=3000,3 remote=1 sources=3000,7; pieces=0@0,2>0,0:3000,3",
-    "half": "dtype=2 shape=6,48 remote=1 sources=6,64;6,48; "
+    "fill": "dtype=3 shape=1027 sources=1000; pieces=0@0>0:1000;-@>1000:27 fill=3",
+    "long": "dtype=0 shape=1027 sources=1027; pieces=0@0>0:1027",
+    "rows": "dtype=0 shape=3000,3 sources=3000,7; pieces=0@0,2>0,0:3000,3",
+    "half": "dtype=2 shape=6,48 sources=6,64;6,48; "
     "pieces=0@0,16>0,0:6,48#0;1@0,0>0,0:6,40#1;-@>0,40:6,8#1 terms=2 reduce=sum fill=0.5",
-    "bfloat": "dtype=12 shape=33 remote=1 sources=33;33;33; "
+    "bfloat": "dtype=12 shape=33 sources=33;33;33; "
     "pieces=0@0>0:33#0;1@0>0:33#1;2@0>0:33#2 terms=3 reduce=prod",
-    "maximum": "dtype=5 shape=5,16 remote=0 sources=5,16;5,16; "
+    "maximum": "dtype=5 shape=5,16 sources=5,16;5,16; "
     "pieces=0@0,0>0,0:5,16#0;1@0,0>0,0:5,16#1 terms=2 reduce=max",
-    "minimum": "dtype=1 shape=5,7 remote=1 sources=5,7;5,7; "
+    "minimum": "dtype=1 shape=5,7 sources=5,7;5,7; "
     "pieces=0@0,0>0,0:5,7#0;1@0,0>0,0:5,7#1 terms=2 reduce=min",
-    "boolean": "dtype=7 shape=64 remote=0 sources=64;64; pieces=0@0>0:64#0;1@0>0:64#1 "
-    "terms=2 reduce=sum",
-    "integers": "dtype=6 shape=4,4 remote=1 sources=4,4;4,4; "
+    "boolean": "dtype=7 shape=64 sources=64;64; pieces=0@0>0:64#0;1@0>0:64#1 terms=2 reduce=sum",
+    "integers": "dtype=6 shape=4,4 sources=4,4;4,4; "
     "pieces=0@0,0>0,0:4,4#0;1@0,0>0,0:4,4#1 terms=2 reduce=sum",
-    "far": "dtype=6 shape=2,3 remote=1 sources=70000,4096; pieces=0@69998,4000>0,0:2,3",
-    "generic": "dtype=0 shape=325 remote=1 sources=325; pieces="
+    "far": "dtype=6 shape=2,3 sources=70000,4096; pieces=0@69998,4000>0,0:2,3",
+    "generic": "dtype=0 shape=325 sources=325; pieces="
     + ";".join(f"0@{at}>{at}:{size}" for size, at in _MANY),
 }
 _LARGEST = 2**26  # bytes of a source that `values` fills; of larger ones it fills the end
@@ -60,7 +59,7 @@ class Machine:
 
     def __init__(self, driver: _gpu.Driver, library: ctypes.CDLL) -> None:
         self.driver, self.library = driver, library
-        for name in ("TofuRunMultiFetch", "TofuRunMultiFetchOnGpu", "TofuTakeFault"):
+        for name in ("TofuRunMultiFetch", "TofuRunMultiFetchOnGpu"):
             getattr(library, name).restype = ctypes.c_char_p
 
     def put(self, data: bytes, shift: int = 0, size: int = 0) -> int:
@@ -79,7 +78,7 @@ class Machine:
         return data.raw[:size]
 
     def fetch(self, spec: str, sources: list[int], region: int, stream: Any = None) -> None:
-        """Run a kernel; the first sources are handles if they are remote."""
+        """Run a kernel."""
         pointers = (ctypes.c_void_p * max(1, len(sources)))(*sources)
         problem = self.library.TofuRunMultiFetchOnGpu(
             spec.encode(), 0, stream, pointers, len(sources), ctypes.c_void_p(region)
@@ -87,18 +86,13 @@ class Machine:
         if problem:
             raise FailedError(problem.decode())
 
-    def handle(self, address: int) -> int:
-        """The address on the GPU of the handle of a tile of worker 0 (src/kernels/handle.h)."""
-        seal = (address * 0x9E3779B97F4A7C15 % 2**64) >> 58 << 58
-        return self.put(struct.pack("Q", address | seal))
-
 
 class Spec:
     """The fields of a specification that the checks need."""
 
     def __init__(self, text: str) -> None:
         fields = dict(field.split("=", 1) for field in text.split())
-        self.text, self.dtype, self.remote = text, int(fields["dtype"]), int(fields["remote"])
+        self.text, self.dtype = text, int(fields["dtype"])
         self.element = 2 if self.dtype == BFLOAT16 else struct.calcsize(FORMATS[self.dtype])
         self.sources = [self._bytes(s) for s in fields["sources"].rstrip(";").split(";")]
         self.region = self._bytes(fields["shape"])
@@ -144,31 +138,11 @@ def _compare(machine: Machine, name: str, spec: Spec, shift: int, rng: random.Ra
     pointers = (ctypes.c_void_p * max(1, len(hosts)))(*map(ctypes.addressof, hosts))
     machine.library.TofuRunMultiFetch(spec.text.encode(), pointers, expected)
     region = machine.put(bytes(spec.region), shift)
-    handles = [machine.handle(tile) for tile in tiles[: spec.remote]]
-    machine.fetch(spec.text, [*handles, *tiles[spec.remote :]], region)
+    machine.fetch(spec.text, tiles, region)
     if machine.get(region, spec.region) != expected.raw:
         raise FailedError(f"{name}, {shift} bytes after an aligned address: wrong values")
     for address in (*tiles, region):
         machine.driver.free(0, address - shift)
-
-
-def lost_handles(machine: Machine) -> dict[str, Any]:
-    """Check that a kernel without a handle reads nothing, and that the host learns of it once."""
-    tile = machine.put(bytes(range(64)))
-    spec = "dtype=3 shape=64 remote=1 sources=64; pieces=0@0>0:64"
-    reports = []
-    for handle in (0, tile, 0x3F8000003F800000):
-        region = machine.put(b"x" * 64)
-        machine.fetch(spec, [machine.put(struct.pack("Q", handle))], region)
-        if machine.get(region, 64) != b"x" * 64:
-            raise FailedError(f"the number {handle:#x} was read as a handle")
-        fault = machine.library.TofuTakeFault()
-        if not fault:
-            raise FailedError(f"the kernel did not report the number {handle:#x}")
-        reports.append(fault.decode())
-    if machine.library.TofuTakeFault():
-        raise FailedError("a fault was reported twice")
-    return {"reports": reports}
 
 
 def wide(machine: Machine) -> dict[str, Any]:
@@ -177,9 +151,9 @@ def wide(machine: Machine) -> dict[str, Any]:
     width = 2**16
     rows = WIDE_BYTES // width
     specs = {
-        "contiguous": (f"shape={rows * width} remote=1 sources={rows * width}; "
+        "contiguous": (f"shape={rows * width} sources={rows * width}; "
                        f"pieces=0@0>0:{rows * width}", width, 0),
-        "strided": (f"shape={rows},{width} remote=1 sources={rows},{width + 16}; "
+        "strided": (f"shape={rows},{width} sources={rows},{width + 16}; "
                     f"pieces=0@0,16>0,0:{rows},{width}", width + 16, 16),
     }  # fmt: skip
     for name, (spec, pitch, skipped) in specs.items():
@@ -189,7 +163,7 @@ def wide(machine: Machine) -> dict[str, Any]:
         data = {row: rng.randbytes(width) for row in places}
         for row, content in data.items():
             machine.driver.write(tile + row * pitch + skipped, content)
-        machine.fetch(f"dtype=3 {spec}", [machine.handle(tile)], region)
+        machine.fetch(f"dtype=3 {spec}", [tile], region)
         for row, content in data.items():
             if machine.get(region + row * width, width) != content:
                 raise FailedError(f"{name}: wrong bytes from number {row * width:,} on")
@@ -205,7 +179,7 @@ def kernels(machine: Machine, count: int = 64) -> dict[str, Any]:
     first, later = [], []
     for number in range(count):
         width = 16 + number
-        spec = f"dtype=0 shape=8,{width} remote=0 sources=8,256; pieces=0@0,{number}>0,0:8,{width}"
+        spec = f"dtype=0 shape=8,{width} sources=8,256; pieces=0@0,{number}>0,0:8,{width}"
         for seconds in (first, later):
             begin = time.perf_counter()
             machine.fetch(spec, [tile], region)
@@ -223,7 +197,7 @@ def host(machine: Machine, waits: int = _WAITS) -> dict[str, Any]:
     """Measure the host's calls in microseconds, on one thread and on several with own streams."""
     driver = machine.driver
     tile, region = (driver.allocate(0, _BLOCK) for _ in range(2))
-    spec = "dtype=0 shape=16 remote=0 sources=16; pieces=0@0>0:16"
+    spec = "dtype=0 shape=16 sources=16; pieces=0@0>0:16"
 
     def copy(stream: Any) -> None:
         driver.call("cuMemcpyAsync", ctypes.c_uint64(region), ctypes.c_uint64(tile),

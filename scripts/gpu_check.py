@@ -6,8 +6,7 @@ Needs NVIDIA's driver, NVRTC (the CUDA toolkit has it), a C++17 compiler and Pyt
 tofu's extension library, and runs in at most ten minutes:
 
     values         every kind of kernel reads the same values as the CPU
-    lost handles   a kernel refuses a handle that holds no address of the owner's, and says so
-    memcheck       these two checks under compute-sanitizer
+    memcheck       this check under compute-sanitizer
     wide           regions of more than 2^31 elements and 4 GiB
     kernels        the time and memory that compiling and loading takes
     host           the time of launches, small copies and memsets
@@ -42,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 600
 # Folders in which to look for a CUDA toolkit's NVRTC if the loader does not find it.
 TOOLKITS = ("$CUDA_HOME/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64")
-MEMCHECK = ("values", "lost handles")
+MEMCHECK = ("values",)
 
 
 def build(folder: Path) -> Path:
@@ -80,7 +79,7 @@ def find_nvrtc() -> Optional[str]:
 
 
 def memcheck(_: Machine, library: Path) -> dict[str, Any]:
-    """Run the checks of values and handles in a process under compute-sanitizer."""
+    """Run the check of values in a process under compute-sanitizer."""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.access(tool, os.X_OK):
         raise FailedError("found no compute-sanitizer, expected it in the CUDA toolkit")
@@ -96,7 +95,6 @@ def all_checks(library: Path, *, smoke: bool) -> dict[str, Callable[[Machine], d
     """The checks in the order in which they run, the most valuable first."""
     by_name: dict[str, Callable[[Machine], dict[str, Any]]] = {
         "values": checks.values,
-        "lost handles": checks.lost_handles,
         "memcheck": lambda machine: memcheck(machine, library),
         "wide": checks.wide,
         "kernels": checks.kernels,

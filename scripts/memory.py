@@ -13,7 +13,6 @@ their sizes. Each line changes one thing in the line above it:
     multifetch         one operator assembles a region
     shared             several operators use one fetch, if that needs no more memory
     control_deps       dependencies keep nodes in an order that needs little memory
-    delayed_fetch      a fetch runs just before its reader, instead of as early as possible
     match_range        MXNet's planner tries several limits of the size of a reused block
     halves             as in a script: forward, then backward, in one executor
     two_executors      as in a script whose random numbers depend on data: two executors
@@ -71,7 +70,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
     "multifetch": (_MULTIFETCH, False),
     "shared": (_SHARED, False),
     "control_deps": (_SHARED, False),
-    "delayed_fetch": (_SHARED, False),
     "match_range": (_SHARED, True),
     "halves": (_SHARED, True),
     "two_executors": (_SHARED, True),
@@ -255,7 +253,7 @@ def _graphs(divided: _core.Partitioned, variant: str) -> list[_core.Graph]:
         return _core.schedule(divided, joint=variant == "halves").graphs
     if variant in ("plain", "multifetch", "shared"):
         return [divided.graph]
-    return [divided.in_order(delay_fetches=variant != "control_deps")]
+    return [divided.in_order()]
 
 
 def _bytes(variables: Mapping[str, tuple[tuple[int, ...], str]]) -> int:

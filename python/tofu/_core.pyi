@@ -82,10 +82,9 @@ class Graph:
         tensor_bytes: bytes of all tensors.
         contexts: context group -> the first node in it; "" for nodes without one.
         variables: name and context group of every variable.
-        shapes: the shapes of all tensors, each once.
-        crossing_shapes: the same for tensors that are copied to another context group.
         placements: name and context group of every node, if some of them read other groups'
             arrays without a copy; else empty.
+        has_copies: whether a tensor is copied to another context group.
     """
 
     def __init__(self, text: str) -> None:
@@ -128,11 +127,9 @@ class Graph:
     @property
     def variables(self) -> list[tuple[str, str]]: ...
     @property
-    def shapes(self) -> list[_Shape]: ...
-    @property
     def placements(self) -> list[tuple[str, str]]: ...
     @property
-    def crossing_shapes(self) -> list[_Shape]: ...
+    def has_copies(self) -> bool: ...
 
 @final
 class StrategyTable:
@@ -388,12 +385,8 @@ class Partitioned:
         bytes_per_worker: bytes of all tensors on each worker, including fetched regions.
     """
 
-    def in_order(self, *, delay_fetches: bool = True) -> Graph:
-        """The graph in an order that needs little memory, enforced by control dependencies.
-
-        delay_fetches: whether a fetch starts just before its first reader in that order,
-            instead of as soon as possible; only with MultiFetch.
-        """
+    def in_order(self) -> Graph:
+        """The graph with its order, which needs little memory, enforced by control dependencies."""
 
     @property
     def workers(self) -> int: ...
@@ -553,7 +546,6 @@ def partition(
     share: bool = True,
     bundle: bool = True,
     crossing: str = "plain_tiles",
-    apart: Set[tuple[int, int]] = ...,
     small_bytes: int = 65536,
     spare_bytes: int = 0,
     on_pass: _OnPass | None = None,
@@ -569,14 +561,11 @@ def partition(
             more memory; only with "multifetch".
         bundle: whether fetches that wait for each other anyway become one; only with
             "multifetch".
-        crossing: what a worker's "multifetch" reads of other workers: "copies" of handles,
-            which MXNet makes; "plain_tiles" and the handles of other tiles, for CPU contexts;
-            or all "tiles", for GPUs. It reads copies if any workers are apart.
-        apart: pairs (reader, owner) of workers between which "multifetch" uses MXNet's own
-            operators, because the reader cannot read the owner's memory.
-        small_bytes: where MXNet copies what crosses workers, regions up to this size are
-            fetched with its own operators, through one of the workers if that takes fewer
-            copies.
+        crossing: the tiles that "multifetch" reads in place: "tiles", all of them, for GPUs; or
+            "plain_tiles", for CPU contexts, where owners copy those that may be in one of oneDNN's
+            layouts.
+        small_bytes: "plain" fetches regions up to this size through one of the workers if that
+            takes fewer copies.
         spare_bytes: by how much a worker's peak may grow for regions that it keeps, also from
             forward to backward, instead of fetching them again; only with `share`.
         on_pass: called with "partition" and a readable dump.
@@ -630,8 +619,6 @@ def schedule(
     *,
     take: bool = False,
     joint: bool = False,
-    control_deps: bool = True,
-    relays: bool = True,
     on_pass: _OnPass | None = None,
 ) -> TrainingStep:
     """Turn a partitioned graph into the graphs that executors run.
@@ -641,8 +628,6 @@ def schedule(
         take: whether its graph is taken, which is quicker than a copy; it has none afterwards.
         joint: whether both halves become one graph, for one executor that runs them one at
             a time.
-        control_deps: whether to enforce the order that needs little memory.
-        relays: whether fetched regions are relayed, which serves CPU contexts only.
         on_pass: called with "phases" and a readable dump.
     """
 

@@ -17,7 +17,6 @@
 #include "fetch/fetch_nodes.h"
 #include "graph/between.h"
 #include "graph/names.h"
-#include "passes/memory/operator_uses.h"
 #include "passes/partition/graph_builder.h"
 
 namespace py = pybind11;
@@ -67,16 +66,13 @@ py::list Pieces(const MultiFetchSpec& spec, int first_input) {
   return pieces;
 }
 
-// (reduction, number of terms, fill, pieces) of each region that a fetch assembles of
-// tiles, not handles.
+// (reduction, number of terms, fill, pieces) of each region that a fetch assembles.
 py::list Regions(const NodeView& view) {
   py::list regions;
   if (view.node().op != kMultiFetchOp) return regions;
   const FetchBundle bundle = BundleOf(view.node());
-  TOFU_CHECK(bundle.num_handles() == 0)
-      << view.node().name << ": a fetch of handles has no inputs for its regions";
   int first_input = 0;
-  for (const MultiFetchSpec& spec : bundle.specs) {
+  for (const MultiFetchSpec& spec : bundle) {
     regions.append(py::make_tuple(kReductions.at(static_cast<size_t>(spec.reduce)),
                                   spec.num_terms, spec.fill, Pieces(spec, first_input)));
     first_input += static_cast<int>(spec.sources.size());
@@ -124,10 +120,14 @@ int64_t TensorBytes(const Graph& graph) {
   return bytes;
 }
 
-py::list ShapeList(const std::set<Shape>& shapes) {
-  py::list list;
-  for (const Shape& shape : shapes) list.append(ShapeTuple(shape));
-  return list;
+// Whether the framework copies a tensor to another context group.
+bool HasCopies(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return !IsDirect(node) &&
+           std::any_of(node.inputs.begin(), node.inputs.end(), [&](NodeEntry input) {
+             return graph.nodes[input.node].group != node.group;
+           });
+  });
 }
 
 py::list NodesOf(const std::shared_ptr<Graph>& graph, const std::set<std::string>& ops) {
@@ -214,12 +214,8 @@ void BindGraph(py::module_* module) {
       .def_property_readonly("tensor_bytes", &TensorBytes)
       .def_property_readonly("contexts", &Contexts)
       .def_property_readonly("variables", &Variables)
-      .def_property_readonly(
-          "shapes",
-          [](const Graph& g) { return ShapeList({g.shapes.begin(), g.shapes.end()}); })
       .def_property_readonly("placements", &Placements)
-      .def_property_readonly("crossing_shapes",
-                             [](const Graph& g) { return ShapeList(CrossingShapes(g)); });
+      .def_property_readonly("has_copies", &HasCopies);
   py::class_<GraphTable, std::shared_ptr<GraphTable>>(*module, "StrategyTable",
                                                       "How a graph can be partitioned.")
       .def(py::init([](const std::string& text, const std::shared_ptr<Graph>& graph) {

@@ -1,6 +1,5 @@
 // Predicts what an executor will allocate, for Python.
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,11 +12,9 @@
 #include "bindings/documents.h"
 #include "bindings/interruptible.h"
 #include "bindings/memory_rules.h"
-#include "fetch/fetch_nodes.h"
 #include "graph/graph.h"
 #include "passes/memory/operator_uses.h"
 #include "passes/partition/graph_builder.h"
-#include "passes/schedule/relay_regions.h"
 
 namespace py = pybind11;
 
@@ -63,18 +60,8 @@ MemoryTable TableOf(const OperatorUses& uses, const std::vector<Rule>& rules) {
 
 LiveRecord Record(const Graph& graph, const LiveTensor& live) {
   if (live.node < 0) return {"", "", live.output, live.bytes, live.is_head};
-  // A fetched region is read through a relay that shares its memory.
-  const auto fetch_of = [&](int node) {
-    return IsRelay(graph, graph.nodes[node]) ? graph.nodes[node].inputs[0].node : node;
-  };
-  const int writer = fetch_of(live.node);
-  const Node& node = graph.nodes[writer];
-  const bool is_region = IsRegion(graph, {writer, live.output});
-  const bool is_head =
-      live.is_head ||
-      (is_region && std::any_of(graph.heads.begin(), graph.heads.end(),
-                                [&](NodeEntry h) { return fetch_of(h.node) == writer; }));
-  return {node.name, node.op, live.output, live.bytes, is_head};
+  const Node& node = graph.nodes[live.node];
+  return {node.name, node.op, live.output, live.bytes, live.is_head};
 }
 
 // The node that represents each way to call an operator.

@@ -4,7 +4,6 @@
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +17,6 @@
 #include "passes/partition/partition.h"
 #include "passes/partition/partitioned.h"
 #include "passes/schedule/control_deps.h"
-#include "passes/schedule/order_nodes.h"
 #include "passes/schedule/segments.h"
 #include "passes/schedule/training_step.h"
 
@@ -30,13 +28,12 @@ namespace {
 std::shared_ptr<Partitioned> Partition(
     const TablePlan& plan, const std::optional<std::vector<std::string>>& heads,
     const std::string& fetch, bool share, bool bundle, const std::string& crossing,
-    const std::set<std::pair<int, int>>& apart, int64_t small_bytes, int64_t spare_bytes,
-    const PassFunction& on_pass) {
+    int64_t small_bytes, int64_t spare_bytes, const PassFunction& on_pass) {
   const Interruptible interruptible;
   auto partitioned = std::make_shared<Partitioned>(
       PartitionGraph(plan.graph(), plan.strategies(), plan.plan,
                      {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing),
-                      small_bytes, apart, spare_bytes, bundle}));
+                      small_bytes, spare_bytes, bundle}));
   if (on_pass) OnPass(on_pass)("partition", DumpGraph(partitioned->graph));
   return partitioned;
 }
@@ -99,10 +96,9 @@ std::vector<int64_t> BytesPerWorker(const Partitioned& partitioned) {
   return bytes;
 }
 
-std::shared_ptr<Graph> Ordered(const Partitioned& partitioned, bool delay_fetches) {
+std::shared_ptr<Graph> Ordered(const Partitioned& partitioned) {
   const Interruptible interruptible;
   auto graph = std::make_shared<Graph>(partitioned.graph);
-  OrderNodes(graph.get(), delay_fetches);
   AddControlDeps(graph.get());
   return graph;
 }
@@ -116,13 +112,11 @@ Partitioned WithGraphOf(Partitioned* partitioned) {
 }
 
 std::shared_ptr<TrainingStep> Schedule(Partitioned& partitioned, bool take, bool joint,
-                                       bool control_deps, bool relays,
                                        const PassFunction& on_pass) {
   const Interruptible interruptible;
   const StepCallback callback = on_pass ? StepCallback(OnPass(on_pass)) : nullptr;
   return std::make_shared<TrainingStep>(
-      ScheduleStep(take ? WithGraphOf(&partitioned) : partitioned,
-                   {joint, control_deps, relays}, callback));
+      ScheduleStep(take ? WithGraphOf(&partitioned) : partitioned, joint, callback));
 }
 
 // The graphs are not copied: they are parts of their step.
@@ -183,7 +177,7 @@ void BindStep(py::module_* module) {
       .def_readonly("shared_bytes", &Partitioned::shared_bytes)
       .def_readonly("relayed_bytes", &Partitioned::relayed_bytes)
       .def_property_readonly("bytes_per_worker", &BytesPerWorker)
-      .def("in_order", &Ordered, py::kw_only(), py::arg("delay_fetches") = true);
+      .def("in_order", &Ordered);
   py::class_<TrainingStep, std::shared_ptr<TrainingStep>>(
       *module, "TrainingStep", "The graphs that the executors of a training step run.")
       .def_readonly("workers", &TrainingStep::workers)
@@ -204,7 +198,6 @@ void BindStep(py::module_* module) {
               py::arg("heads") = py::none(), py::arg("fetch") = "plain",
               py::arg("share") = true, py::arg("bundle") = true,
               py::arg("crossing") = "plain_tiles",
-              py::arg("apart") = std::set<std::pair<int, int>>(),
               py::arg("small_bytes") = kSmallFetchBytes, py::arg("spare_bytes") = 0,
               py::arg("on_pass") = py::none(),
               "Divide the training graph of a plan over the plan's workers.");
@@ -214,7 +207,6 @@ void BindStep(py::module_* module) {
               "List the nodes of a graph and its copies, as an executor numbers them.");
   module->def("schedule", &Schedule, py::arg("partitioned"), py::kw_only(),
               py::arg("take") = false, py::arg("joint") = false,
-              py::arg("control_deps") = true, py::arg("relays") = true,
               py::arg("on_pass") = py::none(),
               "Turn a partitioned graph into the graphs that executors run.");
 }

@@ -5,11 +5,9 @@
 namespace tofu {
 
 Crossing ParseCrossing(const std::string& name) {
-  TOFU_CHECK_USER(name == "copies" || name == "plain_tiles" || name == "tiles",
-                  Blame::kPlan)
+  TOFU_CHECK_USER(name == "plain_tiles" || name == "tiles", Blame::kPlan)
       << "partition: found crossing \"" << name
-      << "\", expected \"copies\", \"plain_tiles\" or \"tiles\"; choose one of them";
-  if (name == "copies") return Crossing::kCopies;
+      << "\", expected \"plain_tiles\" or \"tiles\"; choose one of them";
   return name == "tiles" ? Crossing::kTiles : Crossing::kPlainTiles;
 }
 

@@ -7,15 +7,13 @@
 namespace tofu {
 
 enum class Crossing {
-  kCopies,  // copies of handles, which the executor makes: anywhere
   // For CPU contexts, where oneDNN's operators leave tensors in layouts of their own:
-  // tiles that are surely in the plain layout, copies of small tiles, and handles of the
-  // others.
+  // tiles that are surely in the plain layout, and copies that the others' owners make.
   kPlainTiles,
-  kTiles,  // tiles: GPUs
+  kTiles,  // GPUs
 };
 
-// Throws UserError(kPlan) unless `name` is "copies", "plain_tiles" or "tiles".
+// Throws UserError(kPlan) unless `name` is "plain_tiles" or "tiles".
 Crossing ParseCrossing(const std::string& name);
 
 }  // namespace tofu

@@ -11,13 +11,7 @@ namespace tofu {
 // Whether a node reads other workers' arrays itself.
 bool IsDirect(const Node& node);
 
-// The last output of a fetch, which is ready when the fetch has read its tiles.
-NodeEntry Acknowledgement(const Graph& graph, int fetch);
-
-// Whether an entry is a region that a fetch assembles.
-bool IsRegion(const Graph& graph, NodeEntry entry);
-
-// The regions that a fetch assembles, and the places of their tiles.
+// The regions that a fetch assembles.
 FetchBundle BundleOf(const Node& fetch);
 
 }  // namespace tofu

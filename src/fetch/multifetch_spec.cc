@@ -187,10 +187,6 @@ Extents DenseStrides(const Extents& shape) {
 void CheckSpec(const MultiFetchSpec& spec) {
   ElementBytes(spec.dtype);
   if (spec.num_terms < 1) Fail("no term", "at least one");
-  if (spec.num_remote < 0 || spec.num_remote > static_cast<int>(spec.sources.size())) {
-    Fail(std::to_string(spec.num_remote) + " remote sources",
-         "at most " + std::to_string(spec.sources.size()));
-  }
   std::vector<int64_t> covered(spec.num_terms, 0);
   std::vector<std::vector<const TilePiece*>> terms(spec.num_terms);
   for (const TilePiece& piece : spec.pieces) {
@@ -213,8 +209,7 @@ void CheckSpec(const MultiFetchSpec& spec) {
 
 std::string WriteSpec(const MultiFetchSpec& spec) {
   std::string text = "dtype=" + std::to_string(spec.dtype) +
-                     " shape=" + Numbers(spec.shape) +
-                     " remote=" + std::to_string(spec.num_remote) + " sources=";
+                     " shape=" + Numbers(spec.shape) + " sources=";
   for (const Extents& source : spec.sources) {
     AddNumbers(source, &text);
     text += ';';
@@ -239,13 +234,12 @@ MultiFetchSpec ReadSpec(const std::string& text) {
     if (equal == std::string::npos) Fail("\"" + word + "\"", "key=value");
     values[word.substr(0, equal)] = word.substr(equal + 1);
   }
-  for (const char* key : {"dtype", "shape", "remote", "sources", "pieces"}) {
+  for (const char* key : {"dtype", "shape", "sources", "pieces"}) {
     if (values.count(key) == 0) Fail("\"" + text + "\"", std::string(key) + "=...");
   }
   MultiFetchSpec spec;
   spec.dtype = ReadCount(values["dtype"]);
   spec.shape = ReadNumbers(values["shape"]);
-  spec.num_remote = ReadCount(values["remote"]);
   std::vector<std::string> sources = Split(values["sources"], ';');
   sources.pop_back();  // every source ends with a semicolon
   for (const std::string& source : sources) {

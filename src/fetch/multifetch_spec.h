@@ -37,7 +37,6 @@ struct MultiFetchSpec {
   int dtype = 0;                 // MXNet's type flag
   Extents shape;                 // of the region
   std::vector<Extents> sources;  // shapes of the source arrays, dense, row-major
-  int num_remote = 0;            // the first sources are given by their address
   std::vector<TilePiece> pieces;
   int num_terms = 1;
   Combine reduce = Combine::kSum;
@@ -59,7 +58,7 @@ Extents DenseStrides(const Extents& shape);
 void CheckSpec(const MultiFetchSpec& spec);
 
 // Writes one line, such as
-// "dtype=0 shape=4,8 remote=1 sources=2,8;2,8; pieces=0@0,0>0,0:2,8;1@0,0>2,0:2,8".
+// "dtype=0 shape=4,8 sources=2,8;2,8; pieces=0@0,0>0,0:2,8;1@0,0>2,0:2,8".
 // A piece is source@from>to:extents, with "-" for no source, followed by #term
 // if there are several terms.
 std::string WriteSpec(const MultiFetchSpec& spec);

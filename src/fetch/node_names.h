@@ -1,4 +1,4 @@
-// Names of the operators that carry out a fetch, and of their attributes. Passes write
+// Name of the operator that carries out a fetch, and of its attributes. Passes write
 // them (passes/partition/emit_multifetch.h), MXNet's extension implements them
 // (mxnet/multifetch_ops.h).
 #ifndef TOFU_FETCH_NODE_NAMES_H_
@@ -6,25 +6,15 @@
 
 namespace tofu {
 
-constexpr char kPublishOp[] = "_tofu_publish";
 constexpr char kMultiFetchOp[] = "_tofu_multifetch";
-constexpr char kRetireOp[] = "_tofu_retire";
 
-// kMultiFetchOp's attributes: the regions to assemble, their tiles (fetch_bundle.h),
-// and the node's name for messages, which MXNet does not tell operators.
+// kMultiFetchOp's attributes: the regions to assemble (fetch_bundle.h), and the node's
+// name for messages, which MXNet does not tell operators.
 constexpr char kSpecAttr[] = "spec";
-constexpr char kHandlesAttr[] = "handles";
 constexpr char kLabelAttr[] = "label";
-// The number of tiles, the first inputs of kPublishOp (default 1) and of kRetireOp.
-constexpr char kNumTilesAttr[] = "num_tiles";
-// The number of inputs of kRetireOp.
-constexpr char kNumArgsAttr[] = "num_args";
-// Marks kMultiFetchOp and kRetireOp, which read other workers' arrays themselves, so the
-// executor puts no copies on their edges (mxnet/place_nodes.cc).
+// Marks kMultiFetchOp, which reads other workers' arrays itself, so the executor puts no
+// copies on its edges (mxnet/place_nodes.cc).
 constexpr char kDirectAttr[] = "__direct__";
-
-// The type of handles, acknowledgements and tokens: int64.
-constexpr int kHandleDtype = 6;
 
 }  // namespace tofu
 

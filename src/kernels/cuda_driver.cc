@@ -6,8 +6,7 @@ namespace {
 // Numbers of cuda.h.
 constexpr int kMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kMinor = 76;
-constexpr unsigned int kForAllDevices = 3;  // CU_MEMHOSTALLOC_PORTABLE and _DEVICEMAP
-constexpr int kPeerEnabledAlready = 704;    // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+constexpr int kPeerEnabledAlready = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 
 }  // namespace
 
@@ -26,10 +25,8 @@ CudaDriver::CudaDriver()
   library_.Find("cuModuleGetFunction", &find_);
   library_.Find("cuMemAlloc_v2", &allocate_);
   library_.Find("cuMemFree_v2", &free_);
-  library_.Find("cuMemHostAlloc", &allocate_on_host_);
   library_.Find("cuMemcpyHtoD_v2", &to_device_);
   library_.Find("cuMemcpyDtoH_v2", &to_host_);
-  library_.Find("cuMemcpyHtoDAsync_v2", &to_device_in_stream_);
   library_.Find("cuLaunchKernel", &launch_);
   library_.Find("cuStreamSynchronize", &wait_);
   library_.Find("cuDeviceCanAccessPeer", &can_reach_);
@@ -95,13 +92,6 @@ CudaAddress CudaDriver::Allocate(size_t bytes) const {
 
 void CudaDriver::Free(CudaAddress memory) const { Check(free_(memory), "freeing"); }
 
-void* CudaDriver::AllocateOnHost(size_t bytes) const {
-  void* memory = nullptr;
-  Check(allocate_on_host_(&memory, bytes, kForAllDevices),
-        "allocating " + std::to_string(bytes) + " bytes of the host's memory");
-  return memory;
-}
-
 void CudaDriver::GiveUp(CudaContext context, CudaAddress memory) const {
   if (push_(context) != 0) return;
   free_(memory);
@@ -115,12 +105,6 @@ void CudaDriver::CopyToDevice(CudaAddress to, const void* from, size_t bytes) co
 
 void CudaDriver::CopyToHost(void* to, CudaAddress from, size_t bytes) const {
   Check(to_host_(to, from, bytes), "copying from a device");
-}
-
-// CUDA takes a copy of pageable memory of up to 64 KB before it returns.
-void CudaDriver::CopyToDevice(CudaAddress to, const void* from, size_t bytes,
-                              void* stream) const {
-  Check(to_device_in_stream_(to, from, bytes, stream), "copying to a device");
 }
 
 void CudaDriver::Launch(CudaFunction function, int blocks, int threads, void* stream,

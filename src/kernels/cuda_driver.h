@@ -45,14 +45,10 @@ class CudaDriver {
   CudaFunction LoadFunction(const std::string& image, const std::string& name) const;
   CudaAddress Allocate(size_t bytes) const;
   void Free(CudaAddress memory) const;
-  // Memory of the host that kernels on all devices can write, at the same address.
-  void* AllocateOnHost(size_t bytes) const;
   // Frees in a context; a device that has failed reports it at its next call.
   void GiveUp(CudaContext context, CudaAddress memory) const;
   void CopyToDevice(CudaAddress to, const void* from, size_t bytes) const;
   void CopyToHost(void* to, CudaAddress from, size_t bytes) const;
-  // In the stream's order; the data may change as soon as this returns.
-  void CopyToDevice(CudaAddress to, const void* from, size_t bytes, void* stream) const;
   void Launch(CudaFunction function, int blocks, int threads, void* stream,
               void** arguments) const;
   void Wait(void* stream) const;
@@ -78,11 +74,8 @@ class CudaDriver {
   int (*find_)(CudaFunction* function, CudaModule module, const char* name) = nullptr;
   int (*allocate_)(CudaAddress* memory, size_t bytes) = nullptr;
   int (*free_)(CudaAddress memory) = nullptr;
-  int (*allocate_on_host_)(void** memory, size_t bytes, unsigned int flags) = nullptr;
   int (*to_device_)(CudaAddress to, const void* from, size_t bytes) = nullptr;
   int (*to_host_)(void* to, CudaAddress from, size_t bytes) = nullptr;
-  int (*to_device_in_stream_)(CudaAddress to, const void* from, size_t bytes,
-                              void* stream) = nullptr;
   int (*launch_)(CudaFunction function, unsigned int grid_x, unsigned int grid_y,
                  unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                  unsigned int block_z, unsigned int shared_bytes, void* stream,

@@ -12,13 +12,13 @@ constexpr int64_t kChunk = 1024;  // elements that a block handles at a time
 constexpr int64_t kMaxBlocks = 4096;
 
 // The boxes, as numbers of 64 bits:
-//   cells, terms, loops, remote sources, total chunks, bits of the fill value;
+//   cells, terms, loops, total chunks, bits of the fill value;
 //   for every cell its first chunk;
 //   for every cell: elements; its start in the region; source (-1: none) and offset of
 //   every term; and its loops, innermost first: count, stride in the region, strides of
 //   every term. Loops that a cell lacks run once.
-constexpr size_t kHeader = 6;
-constexpr size_t kChunks = 4;
+constexpr size_t kHeader = 5;
+constexpr size_t kChunks = 3;
 
 constexpr char kKernel[] = R"(
 // The position of an element of a cell. `strides` are the first loop's; loops are
@@ -40,24 +40,11 @@ __device__ __forceinline__ Words<kBytes> Value(const long long* cell, long long 
                                                const long long* boxes) {
   const long long terms = boxes[1];
   const long long source = cell[2 + 2 * term];
-  if (source < 0) return Filled<kBytes>(static_cast<unsigned long long>(boxes[5]));
+  if (source < 0) return Filled<kBytes>(static_cast<unsigned long long>(boxes[4]));
   const long long* const strides = cell + 2 + 2 * terms + 2 + term;
   const long long place = cell[3 + 2 * term] +
                           Place(index, strides, boxes[2], 2 + terms, 2 + term);
-  return Load<kBytes>(Tile(sources, static_cast<int>(source), static_cast<int>(boxes[3])) +
-                      place * kBytes);
-}
-
-// Whether all tiles of a cell have an address.
-__device__ __forceinline__ bool AreOpen(const long long* cell, const TofuSources& sources,
-                                        const long long* boxes) {
-  for (long long term = 0; term < boxes[1]; ++term) {
-    const int source = static_cast<int>(cell[2 + 2 * term]);
-    if (source >= 0 && Tile(sources, source, static_cast<int>(boxes[3])) == nullptr) {
-      return false;
-    }
-  }
-  return true;
+  return Load<kBytes>(sources.at[source] + place * kBytes);
 }
 
 // The last cell that starts at or before a chunk.
@@ -78,16 +65,14 @@ __device__ __forceinline__ long long FindCell(const long long* begins, long long
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__($threads)
-tofu_fetch(char* region, long long* done, const TofuSources sources, const long long* boxes) {
-  if (done != nullptr && blockIdx.x == 0 && threadIdx.x == 0) *done = 0;
+tofu_fetch(char* region, const TofuSources sources, const long long* boxes) {
   const long long cells = boxes[0];
   const long long terms = boxes[1];
   const long long* const begins = boxes + $header;
-  for (long long chunk = blockIdx.x; chunk < boxes[4]; chunk += gridDim.x) {
+  for (long long chunk = blockIdx.x; chunk < boxes[3]; chunk += gridDim.x) {
     const long long number = FindCell(begins, cells, chunk);
     const long long* const cell =
         begins + cells + number * (2 + 2 * terms + boxes[2] * (2 + terms));
-    if (!AreOpen(cell, sources, boxes)) return;
     const long long begin = (chunk - begins[number]) * $chunk;
     for (long long i = threadIdx.x; i < $chunk && begin + i < cell[0]; i += $threads) {
       const long long index = begin + i;
@@ -139,12 +124,8 @@ std::vector<int64_t> Boxes(const MultiFetchSpec& spec) {
   const std::vector<Cell> cells = MakeCells(spec);
   size_t num_loops = 1;  // the row
   for (const Cell& cell : cells) num_loops = std::max(num_loops, cell.loops.size() + 1);
-  std::vector<int64_t> boxes = {static_cast<int64_t>(cells.size()),
-                                spec.num_terms,
-                                static_cast<int64_t>(num_loops),
-                                spec.num_remote,
-                                0,
-                                CudaFill(spec)};
+  std::vector<int64_t> boxes = {static_cast<int64_t>(cells.size()), spec.num_terms,
+                                static_cast<int64_t>(num_loops), 0, CudaFill(spec)};
   for (const Cell& cell : cells) {
     boxes.push_back(boxes[kChunks]);
     boxes[kChunks] += (Elements(cell) + kChunk - 1) / kChunk;

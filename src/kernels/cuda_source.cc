@@ -112,9 +112,8 @@ class Emitter {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__($threads)
-tofu_fetch(char* region, long long* done, const TofuSources sources) {
+tofu_fetch(char* region, const TofuSources sources) {
   unsigned int block = blockIdx.x;
-  if (done != nullptr && block == 0 && threadIdx.x == 0) *done = 0;
 )",
                     {{"threads", std::to_string(kBlockThreads)}});
     for (size_t f = 0; f < forms_.size(); ++f) text += CallText(f);
@@ -320,7 +319,6 @@ $body  $rows}
   std::string CallText(size_t f) const {
     const Form& form = forms_[f];
     const auto num_cells = static_cast<int64_t>(form.cells.size());
-    const std::string remote = std::to_string(spec_.num_remote);
     std::string body;
     std::string to;
     std::string block = "block";
@@ -341,18 +339,16 @@ $body  $rows}
       to = "place[0]";
       block += " % " + blocks;
       for (size_t i = 0; i < ReadTerms(form).size(); ++i) {
-        tiles.push_back("static_cast<int>(place[" + std::to_string(2 * i + 1) + "])");
+        tiles.push_back("place[" + std::to_string(2 * i + 1) + "]");
         offsets.push_back("place[" + std::to_string(2 * i + 2) + "]");
       }
     }
     std::string arguments = "region + " + to;
     for (size_t i = 0; i < tiles.size(); ++i) {
-      const std::string tile = "tile" + std::to_string(i);
-      body += Replace(
-          "    const char* const $tile = Tile(sources, $source, $remote);\n"
-          "    if ($tile == nullptr) return;\n",
-          {{"tile", tile}, {"source", tiles[i]}, {"remote", remote}});
-      arguments.append(", ").append(tile).append(" + ").append(offsets[i]);
+      arguments.append(", sources.at[")
+          .append(tiles[i])
+          .append("] + ")
+          .append(offsets[i]);
     }
     body += "    Run" + std::to_string(f) + "(" + arguments + ", " + block + ");\n";
     std::string text = "  if (block < $blocks) {\n$body    return;\n  }\n";

@@ -9,10 +9,7 @@
 //
 // The kernel is called with
 //   region     where the result goes,
-//   done       null, or a number of 64 bits that it sets to 0,
-//   sources    TofuSources by value: the addresses of the sources; for the first
-//              `num_remote`, those of their handles, with the owner above (handle.h). A
-//              handle that is not its owner's is reported, and its cells stay unwritten.
+//   sources    TofuSources by value: the addresses of the sources, on any device.
 //
 // Input:      a specification that CheckSpec accepts.
 // Output:     the same text for the same numbers on any machine; the text needs no

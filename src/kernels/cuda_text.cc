@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "kernels/combine.h"
-#include "kernels/handle.h"
 
 namespace tofu {
 namespace {
@@ -38,12 +37,9 @@ constexpr char kAccess[] = R"(// Made by tofu: one MultiFetch.
 typedef $index Index;
 typedef unsigned long long Address;
 
-// Addresses of sources, or of the handles that hold them, these with the owner above the
-// address; the host's memory for a fault; and the number of the call in it.
+// Addresses of sources.
 struct TofuSources {
   const char* at[$sources];
-  char* fault;
-  Address site;
 };
 
 namespace {
@@ -78,30 +74,6 @@ __device__ __forceinline__ void Store(char* to, const Words<kBytes>& words) {
 template <int kBytes>
 __device__ __forceinline__ bool IsAligned(const char* place) {
   return (reinterpret_cast<Address>(place) & (kBytes - 1)) == 0;
-}
-
-// The address of a source. The first `remote` ones are given by their handles: a
-// number in this device's memory, the sealed address of a tile in another device's. Null
-// if the handle is not its owner's; then the host finds the call, source and handle.
-__device__ __forceinline__ const char* Tile(const TofuSources& sources, int source,
-                                            int remote) {
-  const Address given = reinterpret_cast<Address>(sources.at[source]);
-  if (source >= remote) return sources.at[source];
-  const Address handle = *reinterpret_cast<const Address*>(given & $maskull);
-  const Address body = (handle & $maskull) | given >> $bits << $bits;
-  const Address check = body * $factorull >> $all << $all;
-  if ((handle & $maskull) != 0 && handle == (body | check)) {
-    return reinterpret_cast<const char*>(handle & $maskull);
-  }
-  Words<8> words;
-  words.at[0] = static_cast<unsigned int>(handle);
-  words.at[1] = static_cast<unsigned int>(handle >> 32);
-  Store<8>(sources.fault + 8, words);
-  Words<8> call;
-  call.at[0] = static_cast<unsigned int>(sources.site);
-  call.at[1] = static_cast<unsigned int>(source);
-  Store<8>(sources.fault, call);
-  return nullptr;
 }
 
 // Eight bytes of the repeated fill value.
@@ -286,11 +258,7 @@ std::string CudaNumber(int64_t value, bool is_wide) {
 
 std::string CudaAccess(int num_sources, bool is_wide) {
   return Replace(kAccess, {{"index", is_wide ? "unsigned long long" : "unsigned int"},
-                           {"sources", std::to_string(num_sources)},
-                           {"mask", std::to_string(kAddressMask)},
-                           {"bits", std::to_string(kAddressBits)},
-                           {"all", std::to_string(kAddressBits + kOwnerBits)},
-                           {"factor", std::to_string(kHandleFactor)}});
+                           {"sources", std::to_string(num_sources)}});
 }
 
 int64_t CudaFill(const MultiFetchSpec& spec) {

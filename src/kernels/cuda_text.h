@@ -27,8 +27,7 @@ std::string Replace(std::string text,
 // An integer as CUDA C++ text; `is_wide`: of 64 bits.
 std::string CudaNumber(int64_t value, bool is_wide);
 
-// The type `TofuSources`, `num_sources` addresses that a kernel is called with, and where
-// it reports a handle that is not its owner's; `Tile`, null for such a handle; loads,
+// The type `TofuSources`, `num_sources` addresses that a kernel is called with; loads,
 // stores and fill values of 1 to 16 bytes; and the type of indices, of 64 bits when
 // `is_wide`.
 std::string CudaAccess(int num_sources, bool is_wide);

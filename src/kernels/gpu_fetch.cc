@@ -4,15 +4,12 @@
 #include <exception>
 #include <vector>
 
-#include "kernels/handle.h"
-
 namespace tofu {
 
 GpuFetch::GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver,
-                   CudaContext context, const FaultRecord& faults)
+                   CudaContext context)
     : driver_(driver),
       context_(context),
-      faults_(faults),
       blocks_(compiled.kernel.blocks),
       threads_(compiled.kernel.threads),
       num_sources_(compiled.kernel.num_sources) {
@@ -23,20 +20,13 @@ GpuFetch::GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver,
   boxes_.emplace(driver_, context_, boxes.data(), boxes.size() * sizeof(boxes[0]));
 }
 
-void GpuFetch::Launch(const FetchCall& call, void* region, void* done,
+void GpuFetch::Launch(std::vector<const void*> sources, void* region,
                       void* stream) const {
   // TofuSources: the driver copies it, as all arguments, before it returns.
-  std::vector<uint64_t> words;
-  for (size_t i = 0; i < call.sources.size(); ++i) {
-    const bool is_remote = i < call.owners.size();
-    words.push_back(WithOwner(call.sources[i], is_remote ? call.owners[i] : 0));
-  }
-  words.resize(static_cast<size_t>(num_sources_));
-  words.push_back(reinterpret_cast<uintptr_t>(faults_.address()));
-  words.push_back(call.number);
+  sources.resize(static_cast<size_t>(num_sources_));
   CudaAddress boxes = boxes_ ? boxes_->address() : 0;
-  void* arguments[] = {static_cast<void*>(&region), static_cast<void*>(&done),
-                       static_cast<void*>(words.data()), &boxes};
+  void* arguments[] = {static_cast<void*>(&region), static_cast<void*>(sources.data()),
+                       &boxes};
   const CudaDriver::Current current(driver_, context_);
   driver_.Launch(function_, blocks_, threads_, stream, arguments);
 }
@@ -62,8 +52,7 @@ const GpuFetch& Gpus::Prepare(const std::string& text, int device) {
       CompileFetch(ReadSpec(text),
                    [&](const CudaKernel& kernel) { return Image(kernel, known.arch); });
   TellOfFallback(compiled);
-  auto fetch = std::make_unique<GpuFetch>(compiled, CudaDriver::Default(), known.context,
-                                          *known.faults);
+  auto fetch = std::make_unique<GpuFetch>(compiled, CudaDriver::Default(), known.context);
   lock.lock();
   if (kept == nullptr) kept = std::move(fetch);
   return *kept;
@@ -123,27 +112,12 @@ CudaContext Gpus::Context(int device) {
   return Open(device).context;
 }
 
-std::optional<HandleFault> Gpus::TakeFault(int device) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return Open(device).faults->Take();
-}
-
-std::vector<int> Gpus::Opened() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<int> opened;
-  for (const auto& [device, known] : devices_) {
-    if (known.faults != nullptr) opened.push_back(device);
-  }
-  return opened;
-}
-
 Gpus::Device& Gpus::Open(int device) {
   Device& known = devices_[device];
-  if (known.faults == nullptr) {
+  if (known.context == nullptr) {
     const CudaDriver& driver = CudaDriver::Default();
     known.arch = driver.Arch(device);
     known.context = driver.PrimaryContext(device);
-    known.faults = std::make_unique<FaultRecord>(driver, known.context);
   }
   return known;
 }

@@ -10,7 +10,6 @@
 #ifndef TOFU_KERNELS_GPU_FETCH_H_
 #define TOFU_KERNELS_GPU_FETCH_H_
 
-#include <cstdint>
 #include <future>
 #include <map>
 #include <memory>
@@ -22,36 +21,24 @@
 
 #include "kernels/cuda_compile.h"
 #include "kernels/cuda_driver.h"
-#include "kernels/fault_record.h"
 
 namespace tofu {
-
-// Inputs of one launch.
-struct FetchCall {
-  std::vector<const void*> sources;  // their addresses, or of handles if they are remote
-  std::vector<int> owners;           // of the remote sources
-  uint32_t number = 1;               // of this call in faults; not 0
-};
 
 // A kernel on one device, ready to run.
 class GpuFetch {
  public:
-  // `faults`: this device's record, which outlives the kernel.
-  GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver, CudaContext context,
-           const FaultRecord& faults);
+  GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver, CudaContext context);
 
-  // Runs after everything that is already in the stream; `done`, a number on this
-  // device, becomes 0.
-  void Launch(const FetchCall& call, void* region, void* done, void* stream) const;
+  // Runs after everything that is already in the stream. `sources`: their addresses.
+  void Launch(std::vector<const void*> sources, void* region, void* stream) const;
 
  private:
   const CudaDriver& driver_;
   CudaContext context_;
-  const FaultRecord& faults_;
   CudaFunction function_;
   int blocks_;
   int threads_;
-  int num_sources_;
+  int num_sources_;                    // in TofuSources
   std::optional<DeviceMemory> boxes_;  // of the generic kernel
 };
 
@@ -72,18 +59,11 @@ class Gpus {
 
   CudaContext Context(int device);
 
-  // A handle that a kernel on the device has refused since the last call.
-  std::optional<HandleFault> TakeFault(int device);
-
-  // The devices that have been opened.
-  std::vector<int> Opened();
-
  private:
   // State of one device.
   struct Device {
     CudaContext context = nullptr;
     int arch = 0;
-    std::unique_ptr<FaultRecord> faults;
     std::map<std::string, std::unique_ptr<GpuFetch>> fetches;
   };
 

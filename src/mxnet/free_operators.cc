@@ -1,22 +1,20 @@
-// Frees tofu's operators from resources and copies that they never use.
+// Frees tofu's fetches from resources and copies that they never use.
 //
 // MXNet 1.9.1 lends every operator of an extension library temporary space and a
 // random number generator, through its FResourceRequest. An operator waits for
 // earlier ones that hold the same resources. CPU contexts share a single generator,
-// and a context's operators share their temporary space: publications, fetches and
-// retirements of all workers would run one after the other, and a fetch that waits
-// for another worker would hold up its own worker's operators.
+// and a context's operators share their temporary space: the fetches of all workers would
+// run one after the other, and a fetch that waits for another worker would hold up its
+// own worker's operators.
 //
-// Here the three operators request nothing. MXNet's own dispatcher, their
-// FComputeEx, still reads both resources to pass them to the library. So it runs
-// inside a function of ours, which lends it two empty ones.
+// Here fetches request nothing. MXNet's own dispatcher, their FComputeEx, still reads
+// both resources to pass them to the library. So it runs inside a function of ours, which
+// lends it two empty ones.
 //
 // MXNet also hands every input over in the plain layout: an operator without the flag
-// TIsMKLDNN gets a copy of an input in one of oneDNN's layouts. On CPU contexts a
-// retirement only has to run when its inputs are ready. So it gets that flag here, and
-// ends inside our function, without the dispatcher, which would also copy. A fetch gets
-// the flag, too, and views of other workers' arrays (remote_views.h); its dispatcher
-// copies its own worker's arrays if it must.
+// TIsMKLDNN gets a copy of an input in one of oneDNN's layouts. On CPU contexts a fetch
+// gets that flag here, and views of other workers' arrays (remote_views.h); its
+// dispatcher copies its own worker's arrays if it must.
 //
 // This file writes to memory of libmxnet.so whose layout is not part of a public ABI
 // (op_maps.h). The guards:
@@ -27,10 +25,10 @@
 //      when the operators first run with them, before they run without and before
 //      anything is written there;
 //   5. the flag is set only in a map that holds it for a convolution and for none of
-//      the three operators, and if the arrays of the first calls were on their operators'
-//      contexts; else all operators run like publications, and TofuFreeViews says so.
+//      tofu's operators, and if the arrays of the first calls were on their operators'
+//      contexts; else TofuFreeViews says that fetches may not read other workers' arrays.
 // If a guard fails, the operators get back what MXNet registered for them.
-// tofu.mx.extension adds a sixth: it checks a publication without resources.
+// tofu.mx.extension adds a sixth: it checks a fetch without resources.
 
 #include <algorithm>
 #include <atomic>
@@ -119,9 +117,8 @@ struct State {
   // MXNet's, the same for all operators.
   Invoker request = nullptr;
   Invoker dispatchers[kNumDevices] = {};
-  RawAny* flags = nullptr;  // TIsMKLDNN; null if no flag can be set
-  uint32_t fetch = 0;       // the operators' indices
-  uint32_t retire = 0;
+  RawAny* flags = nullptr;    // TIsMKLDNN; null if no flag can be set
+  uint32_t fetch = 0;         // the operator's index
   std::atomic<int> right{0};  // calls that had both resources in place
   std::atomic<int> wrong{0};
   std::atomic<int> misplaced{0};        // calls whose arrays were not on their contexts
@@ -206,16 +203,6 @@ void ComputeFetchOnViews(const void* functor, const void* attrs, RawOpContext* c
   ComputeWithLoan<kCpu>(functor, attrs, context, views.inputs(), requests, outputs);
 }
 
-void ComputeRetireUnseen(const void* functor, const void* attrs, RawOpContext* context,
-                         const RawVector<RawArray>* inputs, const void* requests,
-                         const void* outputs) {
-  const RawVector<RawResource>& requested = context->requested;
-  if (GetState().is_checked && requested.begin == requested.end) {
-    return tofu::RetireUnseen();
-  }
-  ComputeWithLoan<kCpu>(functor, attrs, context, inputs, requests, outputs);
-}
-
 RawVector<int32_t>* RequestNothing(RawVector<int32_t>* result, const void* /*functor*/,
                                    const void* /*attrs*/) {
   *result = {};
@@ -241,11 +228,9 @@ Slot* FilledSlot(RawOpMap<Slot>* map, uint32_t index) {
 
 const Invoker kRequest = reinterpret_cast<Invoker>(RequestNothing);
 
-Invoker OurCompute(const std::string& name, Device device) {
+Invoker OurCompute(Device device) {
   if (device == kGpu) return reinterpret_cast<Invoker>(ComputeWithLoan<kGpu>);
-  if (name == tofu::kMultiFetchOp) return reinterpret_cast<Invoker>(ComputeFetchOnViews);
-  return name == tofu::kRetireOp ? reinterpret_cast<Invoker>(ComputeRetireUnseen)
-                                 : reinterpret_cast<Invoker>(ComputeWithLoan<kCpu>);
+  return reinterpret_cast<Invoker>(ComputeFetchOnViews);
 }
 
 // Adds a slot if it holds MXNet's function, the same for all, or ours.
@@ -262,8 +247,8 @@ bool CollectRequest(Slot* slot, State* state) {
          (is_ours || RequestsBoth(*slot));
 }
 
-bool CollectCompute(Slot* slot, const std::string& name, Device device, State* state) {
-  const bool is_ours = slot != nullptr && slot->invoker == OurCompute(name, device);
+bool CollectCompute(Slot* slot, Device device, State* state) {
+  const bool is_ours = slot != nullptr && slot->invoker == OurCompute(device);
   return Collect(slot, is_ours, &state->dispatchers[device], &state->computes[device]);
 }
 
@@ -308,14 +293,13 @@ std::string Find(const char* path, State* state) {
     }
     for (const Device device : {kCpu, kGpu}) {
       Slot* compute = FilledSlot(computes[device], found->second);
-      if (!CollectCompute(compute, name, device, state)) {
+      if (!CollectCompute(compute, device, state)) {
         return name + " has an unexpected " + kComputes[device];
       }
     }
   }
   state->flags = FindFlags(mxnet, reader, indices);
   state->fetch = indices.at(tofu::kMultiFetchOp);
-  state->retire = indices.at(tofu::kRetireOp);
   return "";
 }
 
@@ -328,7 +312,6 @@ void SetViewing(State* state, bool is_viewing) {
   state->is_viewing = is_viewing;
   if (state->flags == nullptr) return;
   tofu::SetFlag(state->flags, state->fetch, is_viewing);
-  tofu::SetFlag(state->flags, state->retire, is_viewing);
 }
 
 }  // namespace
@@ -352,7 +335,7 @@ TOFU_EXPORT const char* TofuFreeOpen(const char* path) {
   }
   for (const Device device : {kCpu, kGpu}) {
     for (int i = 0; FindOp(i) != nullptr; ++i) {
-      state.computes[device][i]->invoker = OurCompute(FindOp(i)->name, device);
+      state.computes[device][i]->invoker = OurCompute(device);
     }
   }
   return nullptr;

@@ -7,7 +7,6 @@ Prints the function's result as the last line, as JSON.
 
 import collections
 import ctypes
-import functools
 import gc
 import importlib.util
 import json
@@ -21,22 +20,22 @@ from mxnet import autograd, gluon
 from tofu import _core
 from tofu.errors import GraphError
 from tofu.gluon.session.session import looking
-from tofu.mx.extension import check_fetches, load, mxnet_errors
+from tofu.mx.extension import load, mxnet_errors
 from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
-from tofu.mx.run import executor, fetch_check
+from tofu.mx.run import executor
 from tofu.mx.run.fetch_check import usable_fetch
 from tofu.mx.run.program import Program
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME_CALLS = ("cudaStreamSynchronize", "cudaMemcpyPeerAsync", "cudaMemsetAsync")
-DRIVER_CALLS = ("cuLaunchKernel", "cuMemcpyHtoDAsync")
+DRIVER_CALLS = ("cuLaunchKernel",)
 # CUDA's number of an error after which a device still works: out of resources for a launch.
 LAUNCH_FAILS = 701
 DTYPES = ("float32", "float64", "float16")  # by MXNet's flag
 STEPS = 2
 FAULTS = 12
 # Fetches of two remote tiles and a local one, each of (4, 6) elements; dtypes are MXNet's.
-_TILES = "remote=2 sources=4,6;4,6;4,6; pieces="
+_TILES = "sources=4,6;4,6;4,6; pieces="
 _ROWS = "0@0,0>0,0:4,6;1@0,0>4,0:4,6;2@0,0>8,0:4,6"
 _TERMS = "0@0,0>0,0:4,6;1@0,0>0,0:4,6#1;2@0,0>0,0:4,6#2"
 SPECS = {
@@ -103,7 +102,6 @@ def self_test():
     fetch = usable_fetch("multifetch", contexts())
     return {
         **fetch._asdict(),
-        "apart": sorted(fetch.apart),
         "pending": pending_error(),
         "calls": counts(),
     }
@@ -123,25 +121,13 @@ def failing_self_test(call):
 
 
 def _fetch_graph(spec, of):
-    """Workers 0 and 1 publish a tile, worker 2 fetches both and has a third; owners retire."""
-    _, dtype = spec.split()[0].split("=")
+    """Worker 2 fetches from the tiles of all three workers."""
+    dtype = int(spec.split()[0].partition("=")[2])
     shape = tuple(map(int, spec.split()[1].partition("=")[2].split(",")))
-    tiles, handles = [], []
-    for worker in range(3):
-        tiles.append(_node(VARIABLE, f"tile{worker}", worker, [], [(4, 6)], [int(dtype)]))
-        publish = ("_tofu_publish", f"publish{worker}", worker, [Entry(tiles[-1])], [(1,)], [6])
-        handles.append(_node(*publish))
-    inputs = [Entry(handles[0]), Entry(handles[1]), Entry(tiles[2])]
-    fetch = _node(
-        *("_tofu_multifetch", "fetch", 2, inputs, [shape, (1,)], [int(dtype), 6]), spec=spec,
-        handles="0:0@0 1:0@1", label="of rows",
-    )  # fmt: skip
-    retired = []
-    for worker in range(2):
-        inputs = [Entry(tiles[worker]), Entry(handles[worker]), Entry(fetch, 1)]
-        retire = ("_tofu_retire", f"retire{worker}", worker, inputs, [(1,)], [6])
-        retired.append(_node(*retire, num_args="3"))
-    graph = Graph([Entry(fetch), *map(Entry, retired)])
+    tiles = [_node(VARIABLE, f"tile{w}", w, [], [(4, 6)], [dtype]) for w in range(3)]
+    attrs = {"spec": spec, "label": "of rows", "__direct__": "1"}
+    inputs = [Entry(tile) for tile in tiles]
+    graph = Graph([Entry(_node("_tofu_multifetch", "fetch", 2, inputs, [shape], [dtype], **attrs))])
     order = graph.topological()
     attrs = {
         "shape": ["list_shape", [shape for node in order for shape in node.shapes]],
@@ -149,7 +135,7 @@ def _fetch_graph(spec, of):
     }
     rng = np.random.default_rng(5)
     arrays = {
-        f"tile{worker}": mx.nd.array(rng.integers(-4, 5, (4, 6)), context, DTYPES[int(dtype)])
+        f"tile{worker}": mx.nd.array(rng.integers(-4, 5, (4, 6)), context, DTYPES[dtype])
         for worker, context in enumerate(of)
     }
     document = _core.Graph(graph.to_json(attrs))
@@ -194,43 +180,8 @@ def failing_launches():
     return {"error": error, "pending": pending, "right": bool(np.array_equal(found, expected))}
 
 
-def lost_handle():
-    """The outcomes of a step in which a handle's copy fails, of waitall, and of the next step.
-
-    MXNet does not look at the result of such a copy.
-    """
-    load()
-    on_gpus, arrays = _fetch_graph(SPECS["rows"], contexts()[:3])
-    expected = np.concatenate([array.asnumpy() for array in arrays.values()])
-    mx.nd.waitall()
-    runtime().fail("cudaMemcpyPeerAsync")
-    on_gpus.forward()
-    mx.nd.waitall()
-    error = None
-    try:
-        check_fetches()
-    except GraphError as caught:
-        error = str(caught)
-    found = on_gpus.forward()[0].asnumpy()
-    check_fetches()
-    return {
-        "error": error,
-        "pending": pending_error(),
-        "right": bool(np.array_equal(found, expected)),
-    }
-
-
-def _use(crossing):
-    """Let MultiFetch read "tiles" in place, or all "handles", as if MXNet could not be kept from
-    copying."""
-    if crossing == "handles":
-        fetch_check.places_nodes = lambda: False
-        _core.partition = functools.partial(_core.partition, small_bytes=0)
-
-
-def failing_training(name, crossing):
+def failing_training(name):
     """Train, with another failing launch in every other step; return all unexpected outcomes."""
-    _use(crossing)
     step, read = _training(name)
     for _ in range(STEPS):
         step()
@@ -247,32 +198,6 @@ def failing_training(name, crossing):
         if len(failing) != 1 or "CUDA's driver failed at launching" not in failing[0] or clean:
             wrong.append([number, failing, clean])
     return {"launches": launches, "wrong": wrong}
-
-
-def lost_handles(name):
-    """Predict, with another failing copy between GPUs in every other prediction.
-
-    Returns the predictions that raised an error when read, and the errors raised later.
-    """
-    _use("handles")
-    net, inputs = _net(name)
-
-    def predict():
-        found = net(*inputs)
-        (found[0] if isinstance(found, (list, tuple)) else found).asnumpy()
-
-    for _ in range(STEPS):
-        predict()
-    before = runtime().calls("cudaMemcpyPeerAsync")
-    predict()
-    copies = runtime().calls("cudaMemcpyPeerAsync") - before
-    reported, late = [], []
-    for number in sorted({copies * each // FAULTS for each in range(FAULTS)} | {copies - 1}):
-        runtime().fail("cudaMemcpyPeerAsync", after=number)
-        errors = _errors(predict)
-        reported += errors
-        late += [[number, each] for each in _errors(mx.nd.waitall, predict, mx.nd.waitall)]
-    return {"copies": copies, "reported": reported, "late": late}
 
 
 def _errors(*calls):

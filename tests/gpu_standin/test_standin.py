@@ -6,7 +6,6 @@ run on the CPU, and MXNet's compute nothing.
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,26 +36,20 @@ def run(gpus, function, *args, **variables):
 @pytest.mark.parametrize("count", COUNTS)
 def test_all_gpus_fetch_from_each_other(count):
     found, _ = run(str(count), "self_test")
-    assert (found["kind"], found["reason"], found["apart"]) == ("multifetch", None, [])
+    assert (found["kind"], found["reason"]) == ("multifetch", None)
     assert found["pending"] is None
     calls = found["calls"]
     assert calls["cuLaunchKernel"] == count
-    # Only the kernels move data: there are no handles and no acknowledgements.
-    for call in ("cuMemcpyHtoDAsync", "cudaMemcpyPeerAsync", "cudaMemsetAsync"):
+    # Only the kernels move data.
+    for call in ("cudaMemcpyPeerAsync", "cudaMemsetAsync"):
         assert calls[call] == 0, call
 
 
-@pytest.mark.parametrize(("groups", "pairs"), [("1,1", 2), ("2,2", 8), ("3,1", 6), ("4,4", 32)])
-def test_only_gpus_out_of_reach_copy(groups, pairs):
+@pytest.mark.parametrize("groups", ["1,1", "3,1", "4,4"])
+def test_all_gpus_copy_if_some_are_out_of_reach(groups):
     found, _ = run(groups, "self_test")
-    assert found["pending"] is None
+    assert (found["kind"], found["pending"]) == ("plain", None)
     assert "these GPUs cannot read others' memory: GPU 0 that of GPU" in found["reason"]
-    if groups == "1,1":
-        assert (found["kind"], found["apart"]) == ("plain", [])
-        return
-    assert found["kind"] == "multifetch" and len(found["apart"]) == pairs
-    first = int(groups[0])
-    assert all((reader < first) != (owner < first) for reader, owner in found["apart"])
 
 
 def test_gpus_of_other_sessions_do_not_matter():
@@ -83,29 +76,11 @@ def test_a_failed_launch_is_reported_once():
     assert found["pending"] is None and found["right"]
 
 
-def test_a_lost_handle_is_reported_once_with_reader_and_owner():
-    found, _ = run("4", "lost_handle")
-    assert re.search(
-        r"MultiFetch of rows on worker 2: found .*, expected an address that worker [01] published",
-        found["error"],
-    )
-    assert found["pending"] is None and found["right"]
-
-
-@pytest.mark.parametrize("crossing", ["tiles", "handles"])
-def test_a_script_goes_on_after_failed_launches(crossing):
+def test_a_script_goes_on_after_failed_launches():
     variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_FETCH": "multifetch"}
-    found, _ = run("4", "failing_training", "text_lstm", crossing, **variables)
+    found, _ = run("4", "failing_training", "text_lstm", **variables)
     assert found["launches"] > 100
     assert found["wrong"] == []
-
-
-def test_a_lost_handle_is_reported_when_the_output_is_read():
-    variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_FETCH": "multifetch"}
-    found, _ = run("4", "lost_handles", "text_lstm", **variables)
-    assert found["copies"] > 12 and found["reported"]
-    assert all("expected an address that worker" in error for error in found["reported"])
-    assert found["late"] == []
 
 
 def test_what_has_work_pending_may_be_deleted():
@@ -130,7 +105,7 @@ def test_a_step_of_the_examples_makes_as_few_calls_as_recorded(name, gpus, fetch
     allowed = budget(calls, name, fetch, gpus)
     assert {call: calls[call] for call in allowed if calls[call] > _SLACK * allowed[call]} == {}
     # A step makes the same number of these calls every time.
-    exact = ("cuLaunchKernel", "cuMemcpyHtoDAsync", "cudaMemsetAsync")
+    exact = ("cuLaunchKernel", "cudaMemsetAsync")
     assert {call: calls[call] for call in exact} == {call: allowed[call] for call in exact}
 
 

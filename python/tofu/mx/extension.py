@@ -32,10 +32,8 @@ __all__ = [
     "SUPPORTED_VERSION",
     "UnsupportedMXNetError",
     "backward_operators",
-    "check_fetches",
     "connect_gpus",
     "environment",
-    "fetch_fault",
     "is_stateful_backward",
     "join_nodes",
     "label_nodes",
@@ -54,7 +52,6 @@ __all__ = [
 SUPPORTED_VERSION = "1.9.1"
 _LIBRARY = "libtofu_mxnet.so"
 _FLOAT64 = 1
-_ADDRESS_BITS = 48  # the lower part of a handle (src/kernels/handle.h)
 # Environment variables that MXNet reads at every bind, like those of MXNET_ENVIRONMENT: how
 # many times larger a block may be than the tensor that reuses it, and whether to try smaller
 # factors too.
@@ -142,7 +139,7 @@ def load(library: Optional[Path] = None) -> None:
             raise UnsupportedMXNetError(f"MXNet cannot load {path}: {error}") from error
         open_teaching(handle, find_lib_path()[0])
         keep_kernels(handle)
-        handle.TofuTakeFault.restype = handle.TofuJoinNodes.restype = ctypes.c_char_p
+        handle.TofuJoinNodes.restype = ctypes.c_char_p
         _library = handle
         try:
             self_test()
@@ -160,7 +157,7 @@ def load(library: Optional[Path] = None) -> None:
         reason = handle.TofuPlaceOpen(os.fsencode(find_lib_path()[0]))
         _places_nodes = reason is None
         if reason is not None:
-            _log.debug("MXNet copies handles between workers: %s", reason.decode())
+            _log.debug("MultiFetch does not work: %s", reason.decode())
 
 
 def check_version(version: str) -> None:
@@ -202,10 +199,10 @@ def free_operators(library: ctypes.CDLL, libmxnet: str) -> Optional[str]:
     reason: Optional[bytes] = library.TofuFreeOpen(os.fsencode(libmxnet))
     if reason is not None:
         return reason.decode()
-    problem = _publication_problem()
+    problem = _fetch_problem()
     if problem is None and not library.TofuFreeBegin():
         problem = "MXNet keeps the resources of operators in another place than expected"
-    problem = problem or _publication_problem()
+    problem = problem or _fetch_problem()
     if problem is not None:
         library.TofuFreeEnd()
     return problem
@@ -228,21 +225,6 @@ def connect_gpus(devices: Sequence[int]) -> frozenset[tuple[int, int]]:
     if reason is not None:
         raise GraphError(f"connecting the GPUs {', '.join(map(str, devices))}: {reason.decode()}")
     return frozenset(divmod(number, count) for number, flag in enumerate(apart.raw) if flag)
-
-
-def fetch_fault() -> Optional[str]:
-    """The error of a GPU kernel that has refused a handle since the last call, or None."""
-    if _library is None:
-        return None
-    reason: Optional[bytes] = _library.TofuTakeFault()
-    return None if reason is None else reason.decode()
-
-
-def check_fetches() -> None:
-    """Raise GraphError if a kernel on a GPU has refused a handle since the last call."""
-    fault = fetch_fault()
-    if fault is not None:
-        raise GraphError(fault)
 
 
 def is_stateful_backward(op: str) -> bool:
@@ -417,24 +399,19 @@ def self_test() -> None:
         )
 
 
-def _publication_problem() -> Optional[str]:
-    """Publish an array; return the problem if the result is not the array's address."""
+def _fetch_problem() -> Optional[str]:
+    """Fetch an array of a worker's own; return the problem if the result differs from it."""
     context = mx.cpu(1)  # on cpu(0) MXNet would search for subgraphs and log it
-    array = mx.nd.zeros(1, context)
-    array.wait_to_read()  # until then it may have no memory
-    expected = ctypes.c_void_p()
-    publish = Node("_tofu_publish", "tofu_test_publish", {}, [Entry(Node(VARIABLE, "tile"))])
+    tile = mx.nd.arange(4, ctx=context)
+    spec = {"spec": "dtype=0 shape=4 sources=4; pieces=0@0>0:4"}
+    fetch = Node("_tofu_multifetch", "tofu_test_fetch", spec, [Entry(Node(VARIABLE, "tile"))])
     try:
-        mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(expected)))
-        executor = (
-            Graph([Entry(publish)]).to_symbol().bind(context, {"tile": array}, grad_req="null")
-        )
-        (handle,) = executor.forward()[0].asnumpy().tolist()
+        symbol = Graph([Entry(fetch)]).to_symbol()
+        region = symbol.bind(context, {"tile": tile}, grad_req="null").forward()[0].asnumpy()
     except mx.base.MXNetError as error:
-        return f"publishing failed: {error}"
-    address = handle % 2**_ADDRESS_BITS
-    if address != expected.value:
-        return f"publishing gave the address {address}, expected {expected.value}"
+        return f"a fetch failed: {error}"
+    if region.tolist() != [0, 1, 2, 3]:
+        return f"a fetch of the numbers 0 to 3 gave {region.tolist()}"
     return None
 
 

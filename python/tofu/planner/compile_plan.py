@@ -79,7 +79,6 @@ def compile_plan(
     plan: _core.Plan,
     *,
     fetch: Fetch = Fetch(),  # noqa: B008 - a tuple of constants
-    relays: bool = True,
     joint: bool = False,
     keep_fetched_bytes: int = 0,
     dump_dir: Optional[Path] = None,
@@ -89,7 +88,6 @@ def compile_plan(
     Args:
         plan: the plan.
         fetch: how workers read each other's tiles.
-        relays: whether fetched regions are relayed, which serves CPU contexts only.
         joint: whether one executor may run both halves, which takes less memory. The step is
             still split if its forward half could not run again for a second backward pass:
             if an operator is unknown, or draws random numbers that depend on its inputs.
@@ -104,12 +102,11 @@ def compile_plan(
         plan,
         fetch=fetch.kind,
         crossing=fetch.crossing,
-        apart=set(fetch.apart),
         spare_bytes=keep_fetched_bytes,
         on_pass=on_pass,
     )
     bytes_per_worker = tuple(partitioned.bytes_per_worker)
-    step = _core.schedule(partitioned, take=True, joint=joint, relays=relays, on_pass=on_pass)
+    step = _core.schedule(partitioned, take=True, joint=joint, on_pass=on_pass)
     return Compiled(
         searched=plan,
         step=step,

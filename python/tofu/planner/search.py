@@ -361,7 +361,8 @@ def with_shares(equal: Searched, fetch: Optional[str] = None) -> Optional[Search
 
 def _may_share(options: SearchOptions) -> bool:
     """Whether devices may have unlike shares; earlier graphs may have decided them."""
-    if not options.machine or options.equal_tiles or isinstance(options.parts, Parts):
+    is_decided = bool(options.parts) and isinstance(options.parts, Parts)
+    if not options.machine or options.equal_tiles or is_decided:
         return False
     return read_machine(options.machine).is_mixed
 

@@ -12,12 +12,10 @@ class Fetch(NamedTuple):
 
     Attributes:
         kind: one of config.FETCHES.
-        apart: pairs (reader, owner) of workers that use plain fetches even so.
-        reason: why some workers fetch in another way than requested, else None.
-        crossing: how MultiFetch reaches other workers' tiles, see _core.partition.
+        reason: why workers fetch in another way than requested, else None.
+        crossing: the tiles that MultiFetch reads in place, see _core.partition.
     """
 
     kind: str = "plain"
-    apart: frozenset[tuple[int, int]] = frozenset()
     reason: Optional[str] = None
-    crossing: str = "copies"
+    crossing: str = "plain_tiles"

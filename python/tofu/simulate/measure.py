@@ -23,7 +23,7 @@ from tofu.mx.run.executor import bind
 __all__ = ["Engine", "engine_seconds", "fetch_seconds", "node_seconds"]
 
 _GROUP = "__ctx_group__"
-_INT64 = 6
+_FETCH = "_tofu_multifetch"
 _MOST_COPIES = 64
 _REPEATS = 3
 # Arrays of a measurement together; those that do not fit a cache are read from memory.
@@ -74,6 +74,8 @@ class _Builder:
         number = len(self._nodes)
         name = f"{'_' if op.startswith('_') else ''}n{number}"
         node_attrs = {key: value for key, value in attrs.items() if not key.startswith("__")}
+        if op == _FETCH:  # of other workers' arrays, in place
+            node_attrs["__direct__"] = "1"
         self._nodes.append(
             {
                 "op": op,
@@ -227,23 +229,12 @@ def fetch_seconds(size: int, engine: Engine, *, workers: int) -> float:
     copies = max(1, min(_MOST_COPIES, _ARRAY_BYTES // (2 * size)))
     builder = _Builder()
     for _ in range(copies):
-        tile, handle = ([elements], 0), ([1], _INT64)
+        tile = [elements], 0
         tiles = [builder.variable(*tile, worker) for worker in range(workers)]
-        handles = [
-            builder.node("_tofu_publish", {}, [entry], [handle], worker)
-            for worker, entry in enumerate(tiles)
-        ]
-        spec = f"dtype=0 shape={elements} remote=1 sources={elements}; pieces=0@0>0:{elements}"
+        spec = f"dtype=0 shape={elements} sources={elements}; pieces=0@0>0:{elements}"
+        attrs = {"spec": spec}
         for worker in range(workers):
-            owner = (worker + 1) % workers
-            fetch = builder.node(
-                "_tofu_multifetch",
-                {"spec": spec, "handles": f"0:0@{owner}"},
-                [handles[owner]],
-                [tile, handle],
-                worker,
-            )
-            builder.head(fetch)
+            owned = tiles[(worker + 1) % workers]
+            builder.head(builder.node(_FETCH, attrs, [owned], [tile], worker))
     spent = _spent(builder.bind(workers)).process / (copies * workers)
-    # A fetch comes with a publication and the copy of its handle.
-    return max(spent - 3 * (engine.push_s + engine.launch_s), 1e-9)
+    return max(spent - engine.push_s - engine.launch_s, 1e-9)

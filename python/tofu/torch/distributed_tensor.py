@@ -66,26 +66,9 @@ class Distributed(DTensor):
             first = args[0] if args else None  # the one that operators in place write to
             own = isinstance(first, DTensor) and _are_tiles(args, kwargs)
             if own and _is_elementwise(function):
-                with contextlib.suppress(NotImplementedError, RuntimeError, IndexError):
+                with contextlib.suppress(NotImplementedError, RuntimeError):
                     return owned(function(*args, **kwargs))
             return _run(function, args, kwargs)
-
-    if hasattr(DTensor._op_dispatcher, "dispatch"):  # until torch 2.9, in Python
-
-        @classmethod
-        def __torch_dispatch__(  # DTensor's results must be of the class of its operands
-            cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            """Run an operator by DTensor's rule."""
-            leaves = pytree.tree_leaves((args, kwargs))
-            own = [x for x in leaves if type(x) is Distributed]
-            for each in own:
-                each.__class__ = DTensor
-            try:
-                return super().__torch_dispatch__(function, types, args, kwargs)
-            finally:
-                for each in own:
-                    each.__class__ = Distributed
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A copy with tiles of its own, which is a parameter if this is one."""
@@ -181,7 +164,7 @@ def _run(function: Any, args: Any, kwargs: Any) -> Any:
         given = pytree.tree_map_only(torch.Tensor, lift, given)
     try:
         result = function(*given[0], **given[1])
-    except (NotImplementedError, RuntimeError, IndexError):
+    except (NotImplementedError, RuntimeError):
         if name in _BACKWARD:  # it may have run in part
             raise
         return _run_whole(function, args, kwargs)

@@ -76,7 +76,6 @@ _ATTRIBUTES: Mapping[str, str] = {
     "_parameters": "as _buffers",
     "_schema": "names of an operator's arguments; torch.library's text of it",
     "_C": "DisableTorchFunctionSubclass, to run DTensor's own rule; nothing public",
-    "_op_dispatcher": "tells versions that run DTensor's rules in Python; torch's version",
     "_spec": "a gradient's DTensor from its tile; DTensor.from_local, which takes 90 us",
     "_version": "tells a tensor that was written to; nothing public",
     "py_kernels": "an operator's kernels in Python; as DispatchKey",

@@ -56,16 +56,21 @@ bool SlicesByAxis(int dtype) { return dtype == kFloat32; }
 
 bool IsSurelyPlain(const Shape& shape, int dtype) {
   constexpr size_t kMinBlockedRank = 3;  // vectors and matrices are always plain
-  constexpr size_t kMaxViewedRank = 4;   // see remote_views.h
   constexpr int kBlockedDtypes[] = {kFloat32, kUint8, kInt8, kBfloat16};
-  if (shape.size() < kMinBlockedRank) return true;
-  return shape.size() <= kMaxViewedRank &&
+  return shape.size() < kMinBlockedRank ||
          std::find(std::begin(kBlockedDtypes), std::end(kBlockedDtypes), dtype) ==
              std::end(kBlockedDtypes);
 }
 
-bool LeavesPlain(const std::string& op, int output) {
-  return op == "_backward_Convolution" && output > 0;
+Layout LayoutOf(const std::string& op, int output) {
+  if (op == "FullyConnected" || op == "_backward_FullyConnected") return Layout::kPlain;
+  if (op == "_backward_Convolution" && output > 0) return Layout::kPlain;
+  // Also of their gradients, and of quantized and fused kinds.
+  const char* const kinds[] = {"onvolution", "ooling", "mkldnn", "quantize"};
+  const bool is_blocked =
+      std::any_of(std::begin(kinds), std::end(kinds),
+                  [&](const char* kind) { return op.find(kind) != std::string::npos; });
+  return is_blocked ? Layout::kBlocked : Layout::kInputs;
 }
 
 Node SliceNode(const Box& box) {
@@ -81,7 +86,7 @@ Node SliceAxisNode(int dim, int64_t begin, int64_t end) {
 
 Node ConcatNode(int dim, size_t parts) {
   return Operator("Concat",
-                  {{"dim", std::to_string(dim)}, {kNumArgsAttr, std::to_string(parts)}});
+                  {{"dim", std::to_string(dim)}, {"num_args", std::to_string(parts)}});
 }
 
 Node FillNode(const Shape& shape, int dtype, const std::string& value) {
@@ -97,7 +102,7 @@ Node CopyNode() { return Operator(kCopyOp, {}); }
 Node CastNode(int dtype) { return Operator("Cast", {{"dtype", DtypeName(dtype)}}); }
 
 Node SumNode(size_t terms) {
-  return Operator("add_n", {{kNumArgsAttr, std::to_string(terms)}});
+  return Operator("add_n", {{"num_args", std::to_string(terms)}});
 }
 
 Node CombineNode(Reducer reduce) {
@@ -130,10 +135,5 @@ Node ExpNode() { return Operator("exp", {}); }
 Node LogNode() { return Operator("log", {}); }
 
 int ConcatDtype(int dtype) { return dtype == kBool ? kUint8 : dtype; }
-
-bool TakesControlDeps(const Node& node) {
-  return node.op.text().find("backward") == std::string::npos && node.op != "gather_nd" &&
-         node.op != "scatter_nd";
-}
 
 }  // namespace tofu

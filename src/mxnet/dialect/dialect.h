@@ -19,13 +19,19 @@ namespace tofu {
 // The group of the nodes on a worker.
 Name WorkerGroup(int worker);
 
-// Whether no operator leaves such a tensor in one of oneDNN's layouts on a CPU, and a
-// fetch may read it on another worker (remote_views.h).
+// Whether no operator leaves such a tensor in one of oneDNN's layouts on a CPU.
 bool IsSurelyPlain(const Shape& shape, int dtype);
 
-// Whether `op` surely leaves this output in the plain layout: convolutions do with their
-// gradients of weight and bias.
-bool LeavesPlain(const std::string& op, int output);
+// The layout in which an operator leaves an output on a CPU: the plain one, whatever its
+// inputs' layouts; perhaps one of oneDNN's; or at most one of its inputs' layouts.
+// Convolutions leave their gradients of weight and bias in the plain layout, and products
+// of matrices all tensors, as they see them as matrices.
+enum class Layout { kPlain, kBlocked, kInputs };
+Layout LayoutOf(const std::string& op, int output);
+
+// The most dimensions of a tensor that a fetch can read on another worker
+// (remote_views.h).
+constexpr size_t kMaxViewedRank = 4;
 
 constexpr char kCopyOp[] = "_copy";
 // The copy that an executor inserts on an edge between workers.
@@ -65,11 +71,6 @@ Node LogNode();
 
 // The type as which tensors of `dtype` are concatenated: Concat does not know bool.
 int ConcatDtype(int dtype);
-
-// Whether a node may have control dependencies. MXNet assumes that the first dependency
-// of a backward operator is its forward operator, and copies shapes from there. Backward
-// operators have "backward" in their names; two others are registered as such.
-bool TakesControlDeps(const Node& node);
 
 }  // namespace tofu
 

@@ -4,17 +4,11 @@
 #include <map>
 #include <string>
 
-#include "fetch/fetch_nodes.h"
 #include "fetch/node_names.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {
 namespace {
-
-// Whether a node carries out a fetch: nearly every such node has a way of its own.
-bool IsOurs(const Node& node) {
-  return node.op == kMultiFetchOp || node.op == kPublishOp || node.op == kRetireOp;
-}
 
 // A text that is equal for nodes that call an operator in the same way.
 std::string Key(const Node& node) {
@@ -56,7 +50,8 @@ OperatorUses FindOperatorUses(const Graph& graph) {
   std::vector<Use> uses;
   OperatorUses result;
   for (int node = 0; node < graph.num_nodes(); ++node) {
-    if (graph.nodes[node].is_variable() || IsOurs(graph.nodes[node])) {
+    // Nearly every fetch has a way of its own.
+    if (graph.nodes[node].is_variable() || graph.nodes[node].op == kMultiFetchOp) {
       result.node_uses.push_back(-1);
       continue;
     }
@@ -70,18 +65,6 @@ OperatorUses FindOperatorUses(const Graph& graph) {
   }
   for (const Use& use : uses) result.nodes.push_back(use.node);
   return result;
-}
-
-std::set<Shape> CrossingShapes(const Graph& graph) {
-  std::set<Shape> shapes;
-  for (int node = 0; node < graph.num_nodes(); ++node) {
-    if (IsDirect(graph.nodes[node])) continue;
-    const Name own = graph.nodes[node].group;
-    for (NodeEntry input : graph.nodes[node].inputs) {
-      if (graph.nodes[input.node].group != own) shapes.insert(graph.shape(input));
-    }
-  }
-  return shapes;
 }
 
 }  // namespace tofu

@@ -3,15 +3,14 @@
 //
 // Input:      a graph with shapes and dtypes, its nodes placed on workers.
 // Output:     nodes with the same operator, attributes and number of inputs call it in
-//             one way; the largest of them represents the way. tofu's own operators
-//             (node_names.h), none of which works in place, have no ways.
+//             one way; the largest of them represents the way. tofu's own operator
+//             (node_names.h), which does not work in place, has no ways.
 // Errors:     none.
 // Position:   before executor_memory.h, which needs a rule for every way.
 // Complexity: linear in nodes and edges, with a lookup of each node's attributes.
 #ifndef TOFU_PASSES_MEMORY_OPERATOR_USES_H_
 #define TOFU_PASSES_MEMORY_OPERATOR_USES_H_
 
-#include <set>
 #include <vector>
 
 #include "graph/graph.h"
@@ -27,9 +26,6 @@ OperatorUses FindOperatorUses(const Graph& graph);
 
 // Whether an attribute belongs to the operator and not to the node ("__ctx_group__").
 bool IsOperatorAttr(const std::string& name);
-
-// The shapes of tensors that are copied to nodes on other workers, each once.
-std::set<Shape> CrossingShapes(const Graph& graph);
 
 }  // namespace tofu
 

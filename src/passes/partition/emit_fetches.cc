@@ -1,25 +1,8 @@
 #include "passes/partition/emit_fetches.h"
 
-#include <algorithm>
-#include <utility>
-
-#include "fetch/crossing.h"
 #include "passes/partition/emit_plain.h"
 
 namespace tofu {
-namespace {
-
-Crossing CrossingOf(const PartitionOptions& options) {
-  return options.apart.empty() ? options.crossing : Crossing::kCopies;
-}
-
-// Whether the executor makes copies between workers.
-bool IsCopied(const PartitionOptions& options) {
-  return options.fetch == FetchKind::kPlain || CrossingOf(options) == Crossing::kCopies;
-}
-
-}  // namespace
-
 std::string AtWorker(const std::string& name, int worker) {
   return name + "@" + std::to_string(worker);
 }
@@ -31,18 +14,15 @@ int64_t FetchedBytes(const FetchSpec& spec, int dtype) {
 FetchEmitter::FetchEmitter(const PartitionOptions& options, GraphBuilder* builder,
                            Partitioned* result)
     : kind_(options.fetch),
-      apart_(options.apart),
-      crossing_(CrossingOf(options)),
-      small_bytes_(IsCopied(options) ? options.small_bytes : 0),
+      small_bytes_(options.fetch == FetchKind::kPlain ? options.small_bytes : 0),
       builder_(*builder),
       result_(*result),
-      multifetch_(crossing_, builder) {}
+      multifetch_(options.crossing, builder) {}
 
 NodeEntry FetchEmitter::Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries,
                              int dtype, const std::string& name) {
   result_.fetched_bytes_per_worker[spec.worker] += FetchedBytes(spec, dtype);
-  return kind_ == FetchKind::kMultiFetch && ReachesSources(spec) &&
-                 !IsSmall(spec.region, dtype)
+  return kind_ == FetchKind::kMultiFetch
              ? multifetch_.Emit(spec, entries, dtype, name)
              : EmitPlain(spec, entries, dtype, name, &builder_);
 }
@@ -83,13 +63,6 @@ Regions FetchEmitter::EmitRoots(const std::vector<RootFetches>& roots,
     result_.relayed_bytes -= FetchedBytes(spec, dtype);
   }
   return regions;
-}
-
-bool FetchEmitter::ReachesSources(const FetchSpec& spec) const {
-  return apart_.empty() ||
-         std::all_of(spec.pieces.begin(), spec.pieces.end(), [&](const auto& piece) {
-           return apart_.count({spec.worker, piece.source}) == 0;
-         });
 }
 
 }  // namespace tofu

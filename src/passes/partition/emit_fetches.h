@@ -1,13 +1,5 @@
-// Carries out fetches: chooses between stock operators (emit_plain.h), directly or
-// through a root (root_fetches.h), and MultiFetch
-// (emit_multifetch.h), and counts the bytes.
-//
-// The choice needs no measurement (docs/gpus.md):
-//   - stock operators if the plan is to be run with them;
-//   - stock operators between workers whose devices do not reach each other;
-//   - stock operators for small regions if the executor makes copies between workers: it
-//     copies two numbers for each tile that MultiFetch reads, but a tile only once;
-//   - MultiFetch for all others.
+// Carries out fetches with stock operators (emit_plain.h), directly or through a root
+// (root_fetches.h), or with MultiFetch (emit_multifetch.h), and counts the bytes.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
 // Output:     nodes appended to the builder, and bytes added to the result's counts.
@@ -19,12 +11,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "fetch/crossing.h"
 #include "graph/box.h"
 #include "graph/graph.h"
 #include "passes/divide/fetch.h"
@@ -53,6 +42,10 @@ class FetchEmitter {
   NodeEntry Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries, int dtype,
                  const std::string& name);
 
+  // Begins the fetches of another tensor or reader: MultiFetch keeps no copies from the
+  // last.
+  void BeginStage() { multifetch_.BeginStage(); }
+
   // Returns the tile on its own worker: copies it if another worker produced it.
   NodeEntry OnWorker(NodeEntry tile, int worker, const std::string& name);
 
@@ -70,11 +63,7 @@ class FetchEmitter {
                     const std::function<std::string(int)>& name_at);
 
  private:
-  bool ReachesSources(const FetchSpec& spec) const;
-
   const FetchKind kind_;
-  const std::set<std::pair<int, int>>& apart_;
-  const Crossing crossing_;
   const int64_t small_bytes_;
   int num_roots_ = 0;  // roots so far; workers take turns
   GraphBuilder& builder_;

@@ -1,25 +1,18 @@
-// Carries out FetchSpecs with MultiFetch: only the data that readers use crosses contexts
-// (paper section 6):
+// Carries out FetchSpecs with MultiFetch: one operator on the reader,
+// _tofu_multifetch(tiles...) -> the assembled region, reads the tiles of other workers in
+// place, so only the data that readers use crosses contexts (paper section 6). The engine
+// lets no operator write to an array that another still reads.
 //
-//   _tofu_publish     on the owner: the tile -> a handle that holds its address
-//   _tofu_multifetch  on the reader: handles of remote tiles, then tiles
-//                     -> the assembled region, and an acknowledgement
-//   _tofu_retire      on the owner: the tile, its handle, all acknowledgements
-//
-// bundle_fetches.h joins publications and fetches: then a handle has several tiles'
-// addresses, and a fetch assembles several regions.
-//
-// Handles and acknowledgements are read in place, or the executor copies them to their
-// readers (Crossing), as it may pass an operator only arrays of its own worker. The
-// retirement reads the tile after all of its readers, so any later use of the tile's
-// memory waits for them. It also reads the handle, so the tile is not published again
-// before that. A fetch that reads the tiles themselves needs neither publication nor
-// retirement: the engine lets no operator write to an array that another still reads.
+// On CPUs, oneDNN's operators leave tensors in layouts of their own, and note with an
+// array in which. Others must not look at the note meanwhile (mxnet/remote_views.h). So
+// the owner of a tile that may be in such a layout copies it first, with the same
+// operator: as a vector, which readers can view whatever the tile's rank. A copy serves
+// the fetches of one stage.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
-// Output:     nodes appended to the builder; a tile is published once.
+// Output:     nodes appended to the builder.
 // Invariants: a region that is exactly the reader's own array adds no node.
-// Position:   before retire.h, which adds the retirements.
+// Position:   within partition; bundle_fetches.h joins the fetches of an operator.
 // Complexity: linear in pieces.
 #ifndef TOFU_PASSES_PARTITION_EMIT_MULTIFETCH_H_
 #define TOFU_PASSES_PARTITION_EMIT_MULTIFETCH_H_
@@ -34,31 +27,33 @@
 #include "graph/graph.h"
 #include "passes/divide/fetch.h"
 #include "passes/partition/graph_builder.h"
+#include "passes/partition/plain_tiles.h"
 
 namespace tofu {
 
 class MultiFetchEmitter {
  public:
   MultiFetchEmitter(Crossing crossing, GraphBuilder* builder)
-      : crossing_(crossing), builder_(*builder) {}
+      : crossing_(crossing), builder_(*builder), plain_(builder->graph()) {}
 
-  // `entries[w]` is the source array of worker w. New nodes are called
-  // "<name>/..." and "<tile>/publish".
+  // Forgets the copies of the last stage: a tile that is fetched again is copied again.
+  void BeginStage() { copies_.clear(); }
+
+  // `entries[w]` is the source array of worker w. New nodes are called "<name>/..." and
+  // "<tile>/plain".
   NodeEntry Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries, int dtype,
                  const std::string& name);
 
  private:
-  bool IsReadDirectly(NodeEntry tile) const;
   // Returns the tile, or a copy of it in the plain layout on its own worker.
   NodeEntry Readable(NodeEntry tile);
-  NodeEntry Handle(NodeEntry tile);
   NodeEntry Fetch(const MultiFetchSpec& spec, std::vector<NodeEntry> inputs, int worker,
                   const std::string& name);
 
   const Crossing crossing_;
   GraphBuilder& builder_;
-  // By the tile's node and index.
-  std::map<std::pair<int, int>, NodeEntry> handles_;
+  PlainTiles plain_;
+  // Of the present stage, by the tile's node and index.
   std::map<std::pair<int, int>, NodeEntry> copies_;
 };
 

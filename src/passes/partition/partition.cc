@@ -19,16 +19,18 @@
 #include "passes/partition/bundle_fetches.h"
 #include "passes/partition/emit_fetches.h"
 #include "passes/partition/graph_builder.h"
-#include "passes/partition/retire.h"
 #include "passes/partition/verify_tiles.h"
 
 namespace tofu {
 namespace {
 
 constexpr char kRoleAttr[] = "__tofu_role__";
-constexpr char kParameterRole[] = "parameter";
 // The attribute of a shape that a script gave to a variable; its tiles differ from it.
 constexpr char kShapeAttr[] = "__shape__";
+
+// The operators of a worker in a row. The script hands them over one by one, and the
+// others' devices must not wait for it long.
+constexpr int kRun = 16;
 
 // The name of a worker's fetch or constant: "fc1@0/in0" for "fc1/in0".
 std::string NameAt(const ProgramStep& step, int worker) {
@@ -64,10 +66,8 @@ class Partitioner {
     for (size_t head = 0; head < programs_[0].heads.size(); ++head) AddHead(head);
     KeepOutputsTogether(options.heads);
     if (options.bundle && options.fetch == FetchKind::kMultiFetch) {
-      BundleFetches(ParameterTiles(), GradientHeads(options), &builder_.graph(),
-                    &builder_.node_workers());
+      BundleFetches(GradientHeads(options), &builder_.graph(), &builder_.node_workers());
     }
-    ShiftHeads(Retire(&builder_), &result_.heads);
     result_.graph = std::move(builder_.graph());
     if (result_.graph.first_entry.empty()) result_.graph.first_entry = {0};
     result_.node_workers = std::move(builder_.node_workers());
@@ -78,16 +78,6 @@ class Partitioner {
   }
 
  private:
-  // The names of the parameters' tiles.
-  std::set<std::string> ParameterTiles() const {
-    std::set<std::string> names;
-    for (const PartitionedVariable& variable : result_.variables) {
-      if (variable.role != kParameterRole) continue;
-      for (const VariableTile& tile : variable.tiles) names.insert(tile.name);
-    }
-    return names;
-  }
-
   // The heads that may be fetched together. None on GPUs, where every different fetch has
   // a kernel of its own.
   std::set<int> GradientHeads(const PartitionOptions& options) const {
@@ -104,6 +94,8 @@ class Partitioner {
   // own.
   using Steps = std::vector<const ProgramStep*>;
 
+  // Between two exchanges, the workers run a few operators in turn: a GPU gets those as
+  // one (schedule/segments.h), and no tensor lives longer.
   void AddSteps() {
     std::vector<int> next(workers_, 0);
     made_.resize(workers_);
@@ -111,8 +103,6 @@ class Partitioner {
       CheckInterrupt();
       if (steps[0]->kind == ProgramStep::Kind::kVariable) {
         AddVariable(steps);
-      } else if (steps[0]->kind == ProgramStep::Kind::kRun) {
-        AddOperator(steps);
       } else if (IsGathered(next[0] - 1)) {
         AddSum(steps, Next(&next));
       } else {
@@ -121,18 +111,43 @@ class Partitioner {
     }
   }
 
-  // The next step of each worker, after its constants. Empty at the end.
+  // The next variable or fetch of each worker, after its operators and constants. Empty
+  // at the end.
   Steps Next(std::vector<int>* next) {
+    bool has_more = true;
+    while (has_more) {
+      has_more = false;
+      for (int w = 0; w < workers_; ++w) {
+        if (AddOperators(w, &(*next)[w])) has_more = true;
+      }
+    }
     Steps steps;
     for (int w = 0; w < workers_; ++w) {
-      AddConstants(w, &(*next)[w]);
       const std::vector<ProgramStep>& all = programs_[w].steps;
-      const int number = (*next)[w];
-      if (number == static_cast<int>(all.size())) return {};
-      steps.push_back(&all[number]);
-      ++(*next)[w];
+      int& number = (*next)[w];
+      if (number < static_cast<int>(all.size())) steps.push_back(&all[number++]);
     }
     return steps;
+  }
+
+  // Adds a worker's next operators and constants. Returns whether there are more before
+  // its next variable or fetch.
+  bool AddOperators(int worker, int* number) {
+    const std::vector<ProgramStep>& all = programs_[worker].steps;
+    for (int added = 0; *number < static_cast<int>(all.size()); ++added, ++*number) {
+      const ProgramStep& step = all[*number];
+      if (step.kind != ProgramStep::Kind::kConstant &&
+          step.kind != ProgramStep::Kind::kRun) {
+        return false;
+      }
+      if (added == kRun) return true;
+      if (step.kind == ProgramStep::Kind::kConstant) {
+        AddConstant(worker, step);
+      } else {
+        AddOperator(worker, step);
+      }
+    }
+    return false;
   }
 
   // Whether a step of the first worker makes a piece of a tile, which the next gathers.
@@ -142,26 +157,19 @@ class Partitioner {
     return next < steps.size() && steps[number].name == steps[next].name + kPiece;
   }
 
-  // Adds the constants from step `*next` of a worker on.
-  void AddConstants(int worker, int* next) {
-    const std::vector<ProgramStep>& steps = programs_[worker].steps;
-    for (; *next < static_cast<int>(steps.size()) &&
-           steps[*next].kind == ProgramStep::Kind::kConstant;
-         ++*next) {
-      const ProgramStep& step = steps[*next];
-      const std::string name = NameAt(step, worker);
-      if (step.node < 0) {
-        made_[worker].push_back(
-            builder_.Fill(name, worker, step.shapes[0], step.dtypes[0], "0"));
-        continue;
-      }
-      Node constant;
-      constant.op = graph_.nodes[step.node].op;
-      constant.name = name;
-      constant.attrs = step.attrs;
+  void AddConstant(int worker, const ProgramStep& step) {
+    const std::string name = NameAt(step, worker);
+    if (step.node < 0) {
       made_[worker].push_back(
-          {builder_.Add(std::move(constant), worker, step.shapes, step.dtypes), 0});
+          builder_.Fill(name, worker, step.shapes[0], step.dtypes[0], "0"));
+      return;
     }
+    Node constant;
+    constant.op = graph_.nodes[step.node].op;
+    constant.name = name;
+    constant.attrs = step.attrs;
+    made_[worker].push_back(
+        {builder_.Add(std::move(constant), worker, step.shapes, step.dtypes), 0});
   }
 
   void AddVariable(const Steps& steps) {
@@ -195,24 +203,20 @@ class Partitioner {
                    WorkerDigits(worker, plan_.parts));
   }
 
-  void AddOperator(const Steps& steps) {
-    const int node = steps[0]->node;
-    const Node& n = graph_.nodes[node];
-    for (int w = 0; w < workers_; ++w) {
-      made_[w].emplace_back();
-      if (!steps[w]->takes_part) continue;
-      Node instance;
-      instance.op = n.op;
-      instance.name = AtWorker(n.name, w);
-      instance.attrs = steps[w]->attrs;
-      instance.num_outputs = n.num_outputs;
-      instance.runs_once = RunsOnce(n, table_.row(node));
-      for (ArrayId input : steps[w]->inputs) instance.inputs.push_back(Made(w, input));
-      const int added =
-          builder_.Add(std::move(instance), w, steps[w]->shapes, steps[w]->dtypes);
-      made_[w].back() = {added, 0};
-      instances_.emplace_back(added, node);
-    }
+  void AddOperator(int worker, const ProgramStep& step) {
+    made_[worker].emplace_back();
+    if (!step.takes_part) return;
+    const Node& n = graph_.nodes[step.node];
+    Node instance;
+    instance.op = n.op;
+    instance.name = AtWorker(n.name, worker);
+    instance.attrs = step.attrs;
+    instance.num_outputs = n.num_outputs;
+    instance.runs_once = RunsOnce(n, table_.row(step.node));
+    for (ArrayId input : step.inputs) instance.inputs.push_back(Made(worker, input));
+    const int added = builder_.Add(std::move(instance), worker, step.shapes, step.dtypes);
+    made_[worker].back() = {added, 0};
+    instances_.emplace_back(added, step.node);
   }
 
   // Each step makes one entry, or all outputs of one node.
@@ -231,6 +235,7 @@ class Partitioner {
       if (steps[w]->takes_part) specs.push_back(steps[w]->spec);
     }
     const Regions regions = SmallRegions(*steps[0], specs, held);
+    fetches_.BeginStage();
     for (int w = 0; w < workers_; ++w) {
       made_[w].emplace_back();
       if (!steps[w]->takes_part) continue;

@@ -25,9 +25,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "fetch/crossing.h"
@@ -57,14 +55,11 @@ struct PartitionOptions {
   // Whether to share equal regions (share_regions.h), and to make constants where they
   // are read (constants.h); only with MultiFetch.
   bool share = true;
-  // The kind of data that MultiFetch reads from other workers; kCopies if some are apart.
+  // The kind of data that MultiFetch reads from other workers.
   Crossing crossing = Crossing::kPlainTiles;
-  // If the executor makes copies between workers, regions up to this size are fetched
-  // with stock operators, through a root if that makes fewer copies (root_fetches.h).
+  // With stock operators, regions up to this size are fetched through a root if that
+  // makes fewer copies between workers (root_fetches.h).
   int64_t small_bytes = kSmallFetchBytes;
-  // Pairs (reader, owner) of workers whose devices do not reach each other: fetches
-  // between them use stock operators.
-  std::set<std::pair<int, int>> apart = {};
   // The bytes by which a worker's peak may grow for regions that it keeps, even from
   // forward to backward, instead of fetching them again. Only with `share`.
   int64_t spare_bytes = 0;

@@ -18,12 +18,6 @@ std::string ShapeText(const Shape& shape, int dtype) {
 
 }  // namespace
 
-void ShiftHeads(int count, std::vector<PartitionedHead>* heads) {
-  for (PartitionedHead& head : *heads) {
-    for (HeadTile& tile : head.tiles) tile.head += count;
-  }
-}
-
 std::vector<int> NodeWorkers(const Graph& graph, int workers) {
   std::unordered_map<Name, int> numbers;
   for (int w = 0; w < workers; ++w) numbers.emplace(WorkerGroup(w), w);

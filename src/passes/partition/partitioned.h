@@ -53,9 +53,6 @@ struct Partitioned {
   int64_t relayed_bytes = 0;
 };
 
-// Adds `count` to the numbers of the tiles' heads, for `count` new heads before them.
-void ShiftHeads(int count, std::vector<PartitionedHead>* heads);
-
 // The worker of every node, from its context.
 std::vector<int> NodeWorkers(const Graph& graph, int workers);
 

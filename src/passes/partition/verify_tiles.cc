@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
-#include "fetch/fetch_bundle.h"
 #include "fetch/fetch_nodes.h"
 #include "graph/box.h"
 #include "graph/verify_graph.h"
@@ -68,40 +66,7 @@ class TileVerifier {
     }
   }
 
-  void Retirements() const {
-    const std::vector<bool> live = Live();
-    std::map<int, std::set<int>> readers;  // by publication: the fetches that read it
-    std::map<int, int> retired;            // publication -> its retirement
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (!live[node]) continue;
-      const Node& n = graph_.nodes[node];
-      if (n.op == kPublishOp) readers.emplace(node, std::set<int>());
-      for (NodeEntry input : n.inputs) {
-        const bool is_handle = graph_.nodes[input.node].op == kPublishOp;
-        if (!is_handle) continue;
-        if (n.op == kMultiFetchOp) readers[input.node].insert(node);
-        if (n.op == kRetireOp) {
-          TOFU_CHECK(retired.emplace(input.node, node).second)
-              << "after " << after_ << ": " << graph_.nodes[input.node].name
-              << " is retired twice";
-        }
-      }
-    }
-    for (const auto& [publish, fetches] : readers) Retirement(publish, fetches, retired);
-  }
-
  private:
-  // Marks the nodes that a head needs; the others never run.
-  std::vector<bool> Live() const {
-    std::vector<bool> live(graph_.nodes.size(), false);
-    for (NodeEntry head : graph_.heads) live[head.node] = true;
-    for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
-      if (!live[node]) continue;
-      for (NodeEntry input : graph_.nodes[node].inputs) live[input.node] = true;
-    }
-    return live;
-  }
-
   // Checks that if some nodes read directly, none needs a copy.
   void Crossings(int node) const {
     const Node& n = graph_.nodes[node];
@@ -123,87 +88,25 @@ class TileVerifier {
   void Fetch(int node) const {
     const Node& n = graph_.nodes[node];
     const FetchBundle bundle = BundleOf(n);
-    const int num_regions = static_cast<int>(bundle.specs.size());
-    TOFU_CHECK(num_regions + 1 == n.num_outputs &&
-               bundle.num_inputs() == static_cast<int>(n.inputs.size()))
+    TOFU_CHECK(static_cast<int>(bundle.size()) == n.num_outputs &&
+               NumInputs(bundle) == static_cast<int>(n.inputs.size()))
         << "after " << after_ << ": the fetch " << n.name
         << " has other inputs or outputs than its specification says";
-    auto remote = bundle.remote.begin();
-    int local = bundle.num_handles();
-    for (int region = 0; region < num_regions; ++region) {
-      const MultiFetchSpec& spec = bundle.specs[region];
+    auto tile = n.inputs.begin();
+    for (int region = 0; region < n.num_outputs; ++region) {
+      const MultiFetchSpec& spec = bundle[region];
       TOFU_CHECK(spec.shape == graph_.shape({node, region}) &&
                  spec.dtype == graph_.dtype({node, region}))
           << "after " << after_ << ": the fetch " << n.name
           << " makes another region than its specification says";
-      for (size_t i = 0; i < spec.sources.size(); ++i) {
-        const bool is_remote = static_cast<int>(i) < spec.num_remote;
-        const NodeEntry tile = is_remote ? Published(n, *remote++) : n.inputs[local++];
-        TOFU_CHECK(spec.sources[i] == graph_.shape(tile) &&
-                   spec.dtype == graph_.dtype(tile))
+      for (size_t i = 0; i < spec.sources.size(); ++i, ++tile) {
+        // Tiles are copied as vectors.
+        TOFU_CHECK(NumElements(spec.sources[i]) == NumElements(graph_.shape(*tile)) &&
+                   spec.dtype == graph_.dtype(*tile))
             << "after " << after_ << ": source " << i << " of the fetch " << n.name
             << " has another shape or dtype than its specification says";
       }
     }
-  }
-
-  // The tile whose address is this element of a handle.
-  NodeEntry Published(const Node& fetch, const HandleElement& handle) const {
-    const Node& publish = graph_.nodes[fetch.inputs[handle.input].node];
-    TOFU_CHECK(publish.op == kPublishOp &&
-               handle.index < static_cast<int>(publish.inputs.size()))
-        << "after " << after_ << ": input " << handle.input << " of the fetch "
-        << fetch.name << " is not a published tile number " << handle.index;
-    return publish.inputs[handle.index];
-  }
-
-  void Retirement(int publish, const std::set<int>& fetches,
-                  const std::map<int, int>& retired) const {
-    const std::string& name = graph_.nodes[publish].name;
-    const auto found = retired.find(publish);
-    TOFU_CHECK(found != retired.end() || fetches.empty())
-        << "after " << after_ << ": " << name << " is fetched and never retired";
-    if (found == retired.end()) return;
-    const Node& retire = graph_.nodes[found->second];
-    TOFU_CHECK(workers_[found->second] == workers_[publish])
-        << "after " << after_ << ": " << retire.name << " is on another worker than "
-        << name;
-    for (NodeEntry tile : graph_.nodes[publish].inputs) {
-      const bool reads_tile =
-          std::any_of(retire.inputs.begin(), retire.inputs.end(), [&](NodeEntry input) {
-            return input.node == tile.node && input.index == tile.index;
-          });
-      TOFU_CHECK(reads_tile) << "after " << after_ << ": " << retire.name
-                             << " retires another tile than " << name << " published";
-    }
-    for (size_t i = 0; i < retire.inputs.size(); ++i) {
-      const bool is_tile =
-          static_cast<int>(i) < std::stoi(retire.attrs.at(kNumTilesAttr));
-      TOFU_CHECK(is_tile || !IsRegion(graph_, retire.inputs[i]))
-          << "after " << after_ << ": " << retire.name
-          << " reads a region, expected the acknowledgement of its fetch";
-    }
-    if (fetches.empty()) return;
-    // An engine orders nodes by edges only.
-    const std::vector<bool> before = Before(found->second, *fetches.begin());
-    for (int fetch : fetches) {
-      TOFU_CHECK(before[fetch - *fetches.begin()])
-          << "after " << after_ << ": " << graph_.nodes[fetch].name
-          << " may read a tile after " << retire.name;
-    }
-  }
-
-  // [node - first]: whether `node` needs it, directly or through others.
-  std::vector<bool> Before(int node, int first) const {
-    std::vector<bool> before(std::max(node - first, 0) + 1, false);
-    before.back() = true;
-    for (int at = node; at >= first; --at) {
-      if (!before[at - first]) continue;
-      for (NodeEntry input : graph_.nodes[at].inputs) {
-        if (input.node >= first) before[input.node - first] = true;
-      }
-    }
-    return before;
   }
 
   void Tile(const std::string& tensor, NodeEntry entry, int worker, const Box& box,
@@ -259,7 +162,6 @@ void VerifyTiles(const Graph& graph, const std::vector<PartitionedVariable>& var
   verifier.Nodes();
   verifier.Variables(variables);
   verifier.Heads(heads);
-  verifier.Retirements();
 }
 
 }  // namespace tofu

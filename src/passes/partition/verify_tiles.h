@@ -6,9 +6,7 @@
 //             tile for each worker, and the tiles, equal ones counted once, cover it
 //             without an overlap; a tile is an entry of its own shape and dtype on
 //             its own worker; a `_copy` keeps shape and dtype; a MultiFetch makes the
-//             region in its specification; every published tile that a head needs is
-//             retired once, by the worker that owns it, after all fetches that read it,
-//             so no reader comes after the retirement; if some nodes read other workers'
+//             regions in its specifications; if some nodes read other workers'
 //             arrays directly, the others read none.
 // Errors:     InternalError with the node or tensor and the rule it breaks.
 // Complexity: O(N + E), and O(k^2 * r) for each tensor of rank r over k workers.

@@ -1,22 +1,26 @@
 #include "passes/schedule/control_deps.h"
 
-#include <unordered_map>
+#include <numeric>
 #include <utility>
-#include <vector>
 
 #include "mxnet/dialect/dialect.h"
 
 namespace tofu {
 
 void AddControlDeps(Graph* graph) {
-  std::unordered_map<Name, std::vector<int>> since;  // by group
-  for (int number = 0; number < graph->num_nodes(); ++number) {
-    Node& node = graph->nodes[number];
-    if (node.is_variable()) continue;
-    std::vector<int>& before = since[node.group];
-    if (TakesControlDeps(node)) node.control_deps = std::exchange(before, {});
-    before.push_back(number);
-  }
+  if (graph->nodes.empty()) return;
+  const Shape shape = {1};
+  const int dtype = 0;
+  Node order = FillNode(shape, dtype, "0");
+  order.name = "tofu_order";
+  order.group = graph->nodes[0].group;
+  order.control_deps.resize(graph->nodes.size());
+  std::iota(order.control_deps.begin(), order.control_deps.end(), 0);
+  graph->heads.insert(graph->heads.begin(), NodeEntry{graph->num_nodes(), 0});
+  graph->nodes.push_back(std::move(order));
+  graph->shapes.push_back(shape);
+  graph->dtypes.push_back(dtype);
+  IndexEntries(graph);
 }
 
 }  // namespace tofu

@@ -1,17 +1,17 @@
-// Chains the nodes of every worker with control dependencies, in their present order
+// Makes an executor run the nodes of a graph in the order in which they are written
 // (paper section 6: this keeps the memory planner effective).
 //
-// An executor does not run nodes in the order in which they are written: it visits the
-// graph depth first from its heads, and follows control dependencies like inputs. This
-// pass makes every node depend on the one before it on its worker. Backward operators can
-// have no control dependencies; the next node that can depends on them, too.
+// An executor visits the graph depth first from its heads, and follows control
+// dependencies like inputs. So this pass puts a head before all others: a node that
+// depends on every other node, in their order. Then no tensor waits for another worker's
+// turn to be read. An engine runs operators as soon as their arrays are ready; the order
+// only decides when it gets them.
 //
-// Input:      a partitioned graph, or a phase of one, in order (order_nodes.h) and
-//             without dependencies.
-// Output:     the same graph with dependencies.
-// Invariants: heads and results stay the same.
+// Input:      a partitioned graph, or a phase of one, in order.
+// Output:     the same graph with a node more. The number of every head grows by one.
+// Invariants: results stay the same.
 // Errors:     none.
-// Position:   after order_nodes.h and relay_regions.h; before join_phases.h.
+// Position:   last of the passes on a graph.
 // Complexity: linear in nodes.
 #ifndef TOFU_PASSES_SCHEDULE_CONTROL_DEPS_H_
 #define TOFU_PASSES_SCHEDULE_CONTROL_DEPS_H_

@@ -1,14 +1,11 @@
 #include "passes/schedule/join_phases.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
-#include "passes/memory/bound_graph.h"
-#include "passes/partition/graph_builder.h"
 
 namespace tofu {
 namespace {
@@ -34,11 +31,9 @@ class Joiner {
       saved.insert(entry.forward_head);
     }
     AddHeads(forward, phases_.forward.heads, saved, &joint_.forward_heads);
-    const size_t num_forward = joint_.graph.heads.size();
     Append(known, &phases_.backward->graph);
     AddHeads(backward, phases_.backward->heads, {}, &joint_.backward_heads);
     IndexEntries(&joint_.graph);
-    CountNodes(num_forward);
     return std::move(joint_);
   }
 
@@ -84,16 +79,6 @@ class Joiner {
     *heads = named;
     for (PartitionedHead& head : *heads) {
       for (HeadTile& tile : head.tiles) tile.head = numbers[tile.head];
-    }
-  }
-
-  void CountNodes(size_t num_forward_heads) {
-    const std::vector<int> workers = NodeWorkers(joint_.graph, phases_.workers);
-    const BoundOrder order = OrderOf(joint_.graph, workers, joint_.graph.heads);
-    joint_.nodes = order.size();
-    for (size_t h = 0; h < num_forward_heads; ++h) {
-      joint_.forward_nodes =
-          std::max(joint_.forward_nodes, order.place(order.heads[h]) + 1);
     }
   }
 

@@ -2,14 +2,12 @@
 // Then its planner lets gradients reuse the memory of activations that have been read,
 // which two executors cannot do.
 //
-// Input:      the phases of a partitioned graph, with their control dependencies.
-// Output:     one graph; the number of the forward half's heads, and the number of
-//             nodes that the executor numbers before the backward half.
-// Invariants: the forward half depends on nothing in the backward half, so it is a
-//             prefix of the executor's order (bound_graph.h). Saved tensors are not
-//             heads: they live until they are read.
+// Input:      the phases of a partitioned graph.
+// Output:     one graph, and its heads.
+// Invariants: the forward half comes first and depends on nothing in the backward half.
+//             Saved tensors are not heads: they live until they are read.
 // Errors:     none.
-// Position:   after phases and control_deps.
+// Position:   after phases.h; before control_deps.h.
 // Complexity: linear in nodes and edges.
 #ifndef TOFU_PASSES_SCHEDULE_JOIN_PHASES_H_
 #define TOFU_PASSES_SCHEDULE_JOIN_PHASES_H_
@@ -25,8 +23,6 @@ struct JointGraph {
   Graph graph;
   std::vector<PartitionedHead> forward_heads;
   std::vector<PartitionedHead> backward_heads;
-  int forward_nodes = 0;  // as the executor numbers them
-  int nodes = 0;          // of both halves, variables and copies included
 };
 
 // `phases` must have a backward half.

@@ -3,10 +3,8 @@
 #include <map>
 #include <utility>
 
-#include "fetch/node_names.h"
 #include "graph/head_roles.h"
 #include "passes/partition/graph_builder.h"
-#include "passes/partition/retire.h"
 
 namespace tofu {
 namespace {
@@ -41,8 +39,7 @@ std::vector<bool> Needed(const Graph& graph, const std::vector<NodeEntry>& entri
   return needed;
 }
 
-// The outputs kept with others: heads of the graph that are no tile of a named head, and
-// no retirement. Each phase makes its own retirements.
+// The outputs kept with others: heads of the graph that are no tile of a named head.
 std::vector<NodeEntry> KeptEntries(const Partitioned& partitioned) {
   std::vector<bool> named(partitioned.graph.heads.size(), false);
   for (const PartitionedHead& head : partitioned.heads) {
@@ -50,10 +47,7 @@ std::vector<NodeEntry> KeptEntries(const Partitioned& partitioned) {
   }
   std::vector<NodeEntry> kept;
   for (size_t h = 0; h < named.size(); ++h) {
-    const NodeEntry entry = partitioned.graph.heads[h];
-    if (!named[h] && partitioned.graph.nodes[entry.node].op != kRetireOp) {
-      kept.push_back(entry);
-    }
+    if (!named[h]) kept.push_back(partitioned.graph.heads[h]);
   }
   return kept;
 }
@@ -121,14 +115,10 @@ class Copier {
     return heads;
   }
 
-  // Adds the retirements and moves the graph into `phase`, whose heads are those that
-  // AddHeads returned. Returns the number by which the heads' numbers grew.
-  int Finish(PhaseGraph* phase) {
-    const int retired = Retire(&builder_);
-    ShiftHeads(retired, &phase->heads);
-    phase->graph = std::move(builder_.graph());
-    if (phase->graph.first_entry.empty()) phase->graph.first_entry = {0};
-    return retired;
+  Graph Take() {
+    Graph graph = std::move(builder_.graph());
+    if (graph.first_entry.empty()) graph.first_entry = {0};
+    return graph;
   }
 
  private:
@@ -157,9 +147,7 @@ Phases SplitPhases(Partitioned partitioned) {
   Copier forward(partitioned);
   for (int node = 0; node < graph.num_nodes(); ++node) {
     if (!forward_nodes[node]) continue;
-    // Each phase publishes the tiles that it fetches from.
-    computed[node] =
-        !graph.nodes[node].is_variable() && graph.nodes[node].op != kPublishOp;
+    computed[node] = !graph.nodes[node].is_variable();
     forward.CopyNode(node, computed[node]);
   }
   phases.forward.heads = forward.AddHeads(outputs);
@@ -182,14 +170,13 @@ Phases SplitPhases(Partitioned partitioned) {
     for (NodeEntry entry : KeptEntries(partitioned)) {
       if (backward_nodes[entry.node]) backward.AddHead(entry);
     }
-    backward.Finish(&phase);
+    phase.graph = backward.Take();
     phases.backward = std::move(phase);
   }
   for (NodeEntry entry : KeptEntries(partitioned)) {
     if (forward_nodes[entry.node]) forward.AddHead(entry);
   }
-  const int retired = forward.Finish(&phases.forward);
-  for (SavedEntry& saved : phases.saved) saved.forward_head += retired;
+  phases.forward.graph = forward.Take();
   return phases;
 }
 

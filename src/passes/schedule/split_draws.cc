@@ -4,9 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "fetch/node_names.h"
 #include "passes/partition/graph_builder.h"
-#include "passes/partition/retire.h"
 
 namespace tofu {
 namespace {
@@ -37,15 +35,18 @@ class Splitter {
   Draws Run() {
     Draws draws;
     if (!any_) return draws;
-    MarkRead();
+    FindCrossing();
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (is_drawn_[node]) Add(node, graph_.nodes[node], &draws_, &in_draws_);
-      if (is_read_[node]) Add(node, std::move(graph_.nodes[node]), &rest_, &in_rest_);
-      if (is_drawn_[node] && !is_read_[node]) AddVariables(node, &draws.drawn);
+      if (is_drawn_[node]) {
+        Add(node, graph_.nodes[node], &draws_, &in_draws_);
+        AddVariables(node, &draws.drawn);
+      } else {
+        Add(node, std::move(graph_.nodes[node]), &rest_, &in_rest_);
+      }
     }
-    MoveHeads();
-    const int retired = Retire(&draws_);
-    for (SavedEntry& entry : draws.drawn) entry.forward_head += retired;
+    for (NodeEntry head : graph_.heads) {
+      rest_.graph().heads.push_back(in_rest_[graph_.entry_id(head)]);
+    }
     draws.graph = std::move(draws_.graph());
     source_.graph = std::move(rest_.graph());
     source_.node_workers = std::move(rest_.node_workers());
@@ -53,29 +54,17 @@ class Splitter {
   }
 
  private:
-  bool IsRetirement(int node) const { return graph_.nodes[node].op == kRetireOp; }
-
-  // Marks the nodes of the remaining graph, and the drawn entries that it reads.
-  void MarkRead() {
-    is_read_.assign(graph_.num_nodes(), false);
+  // Marks the drawn entries that the remaining graph reads.
+  void FindCrossing() {
     crosses_.assign(graph_.num_entries(), false);
-    for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
-      if (IsRetirement(node)) continue;
-      is_read_[node] = is_read_[node] || !is_drawn_[node];
-      if (!is_read_[node]) continue;
-      for (NodeEntry input : graph_.nodes[node].inputs) {
-        const bool is_published = graph_.nodes[input.node].op == kPublishOp;
-        if (!is_drawn_[input.node]) continue;
-        if (is_published) {
-          is_read_[input.node] = true;
-        } else {
-          crosses_[graph_.entry_id(input)] = true;
-        }
-      }
+    const auto mark = [&](NodeEntry entry) {
+      if (is_drawn_[entry.node]) crosses_[graph_.entry_id(entry)] = true;
+    };
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (is_drawn_[node]) continue;
+      for (NodeEntry input : graph_.nodes[node].inputs) mark(input);
     }
-    for (NodeEntry head : graph_.heads) {
-      if (is_drawn_[head.node]) crosses_[graph_.entry_id(head)] = true;
-    }
+    for (NodeEntry head : graph_.heads) mark(head);
   }
 
   // Adds node number `node` to a new graph, whose entries are `copies`.
@@ -113,25 +102,10 @@ class Splitter {
     }
   }
 
-  // Gives the remaining graph all heads except the retirements.
-  void MoveHeads() {
-    std::vector<int> numbers(graph_.heads.size(), -1);
-    auto& heads = rest_.graph().heads;
-    for (size_t h = 0; h < graph_.heads.size(); ++h) {
-      if (IsRetirement(graph_.heads[h].node)) continue;
-      numbers[h] = static_cast<int>(heads.size());
-      heads.push_back(in_rest_[graph_.entry_id(graph_.heads[h])]);
-    }
-    for (PartitionedHead& head : source_.heads) {
-      for (HeadTile& tile : head.tiles) tile.head = numbers[tile.head];
-    }
-  }
-
   Partitioned& source_;
   Graph& graph_;
   bool any_ = false;
   std::vector<bool> is_drawn_;       // [node]: belongs to the graph that draws
-  std::vector<bool> is_read_;        // [node]: belongs to the remaining graph
   std::vector<bool> crosses_;        // [entry]: drawn, and read by the remaining graph
   std::vector<NodeEntry> in_draws_;  // [entry]: its copy
   std::vector<NodeEntry> in_rest_;

@@ -5,12 +5,11 @@
 // Input:      a partitioned graph, whose nodes say whether they run once.
 // Output:     the graph that draws; the given graph gets a variable for each entry of it
 //             that it reads. Empty if no node runs once.
-// Invariants: results stay the same. Both graphs publish the tiles that they fetch from;
-//             the given graph has no retirements any more (phases.h adds them).
+// Invariants: results stay the same.
 // Errors:     none. If a node that runs once needs a variable of the step, such as a
 //             sample of a computed distribution, the graph stays the same and there is no
 //             result.
-// Position:   after order_nodes, whose order both graphs keep; before phases.
+// Position:   before phases.
 // Complexity: linear in nodes and edges.
 #ifndef TOFU_PASSES_SCHEDULE_SPLIT_DRAWS_H_
 #define TOFU_PASSES_SCHEDULE_SPLIT_DRAWS_H_

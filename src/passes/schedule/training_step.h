@@ -4,12 +4,10 @@
 // Output:     one graph for both halves of the step, and one for its random numbers;
 //             or one for the forward and one for the backward half; and the places of
 //             variables, outputs and gradients in them.
-// Invariants: results stay the same; the passes add only order, control dependencies
-//             and relays.
+// Invariants: results stay the same; the passes add only control dependencies.
 // Errors:     none.
-// Position:   last of all passes: split off the random numbers, split into phases, relay
-//             fetched regions, fix the order, and join the phases again if one
-//             executor runs both.
+// Position:   last of all passes: split off the random numbers, split into phases, join
+//             the phases again if one executor runs both, and fix the order.
 // Complexity: that of control_deps.h, which dominates.
 #ifndef TOFU_PASSES_SCHEDULE_TRAINING_STEP_H_
 #define TOFU_PASSES_SCHEDULE_TRAINING_STEP_H_
@@ -23,14 +21,6 @@
 #include "passes/schedule/phases.h"
 
 namespace tofu {
-
-struct StepOptions {
-  // Whether to make one graph for both halves, if there are two and forward can run
-  // twice.
-  bool joint = false;
-  bool control_deps = true;  // turn off to measure the effect of the order
-  bool relays = true;        // relay_regions.h; turn off for GPUs, which queue per stream
-};
 
 struct TrainingStep {
   int workers = 1;
@@ -53,7 +43,9 @@ struct TrainingStep {
 using StepCallback =
     std::function<void(const std::string& name, const std::string& dump)>;
 
-TrainingStep ScheduleStep(Partitioned partitioned, const StepOptions& options,
+// `joint`: whether to make one graph for both halves, if there are two and forward can
+// run twice.
+TrainingStep ScheduleStep(Partitioned partitioned, bool joint,
                           const StepCallback& on_pass = nullptr);
 
 }  // namespace tofu

@@ -79,8 +79,7 @@ class Maker {
   Activity ActivityOf(int node) const {
     const std::string& op = graph_.nodes[node].op;
     if (op == kMultiFetchOp) return Activity::kFetch;
-    if (op == kCrossDeviceCopyOp) return Activity::kCopy;
-    return op == kPublishOp || op == kRetireOp ? Activity::kOrder : Activity::kCompute;
+    return op == kCrossDeviceCopyOp ? Activity::kCopy : Activity::kCompute;
   }
 
   void AddNode(int node) {
@@ -94,13 +93,8 @@ class Maker {
       case Activity::kCopy:
         AddFlow(operation.device, bound_.workers[node], Bytes({node, 0}), &operation);
         break;
-      case Activity::kOrder:
-        break;
       case Activity::kCompute:
         operation.compute_s += Seconds(node);
-        // A segment computes if one of its nodes does.
-        if (operation.activity == Activity::kOrder)
-          operation.activity = Activity::kCompute;
     }
   }
 
@@ -136,7 +130,7 @@ class Maker {
     ++operation->num_flows;
   }
 
-  // The worker whose tile a fetch reads as input number `input`, or through that handle.
+  // The worker whose tile a fetch reads as input number `input`.
   int Owner(int fetch, int input) const {
     int node = graph_.nodes[fetch].inputs[input].node;
     while (IsCopy(node)) node = graph_.nodes[node].inputs[0].node;
@@ -147,23 +141,17 @@ class Maker {
     const Node& n = graph_.nodes[node];
     const FetchBundle bundle = BundleOf(n);
     std::map<int, double> bytes;  // by worker
-    size_t first_remote = 0;
-    int first_tile = bundle.num_handles();
-    for (const MultiFetchSpec& spec : bundle.specs) {
+    int first_tile = 0;
+    for (const MultiFetchSpec& spec : bundle) {
       for (const TilePiece& piece : spec.pieces) {
         double size = static_cast<double>(ElementBytes(spec.dtype));
         for (int64_t extent : piece.extents) size *= static_cast<double>(extent);
-        int worker = bound_.workers[node];
-        if (piece.source != kNoSource) {
-          const bool by_handle = piece.source < spec.num_remote;
-          worker =
-              Owner(node, by_handle ? bundle.remote[first_remote + piece.source].input
-                                    : first_tile + piece.source - spec.num_remote);
-        }
+        const int worker = piece.source == kNoSource
+                               ? bound_.workers[node]
+                               : Owner(node, first_tile + piece.source);
         bytes[worker] += size;
       }
-      first_remote += static_cast<size_t>(spec.num_remote);
-      first_tile += static_cast<int>(spec.sources.size()) - spec.num_remote;
+      first_tile += static_cast<int>(spec.sources.size());
     }
     for (const auto& [worker, size] : bytes) {
       if (worker != bound_.workers[node]) {

@@ -35,9 +35,9 @@ struct Flow {
   double bytes = 0;
 };
 
-// An operation computes, brings regions from other workers, copies a tensor to another
-// worker, or only orders others (publications and retirements).
-enum class Activity { kCompute, kFetch, kCopy, kOrder };
+// An operation computes, brings regions from other workers, or copies a tensor to another
+// worker.
+enum class Activity { kCompute, kFetch, kCopy };
 
 struct Operation {
   int device = 0;

@@ -12,8 +12,7 @@ namespace tofu {
 namespace {
 
 bool IsKnown(const std::string& op) {
-  return op == kPublishOp || op == kMultiFetchOp || op == kRetireOp ||
-         op == kCrossDeviceCopyOp;
+  return op == kMultiFetchOp || op == kCrossDeviceCopyOp;
 }
 
 void AddEntry(const Graph& graph, NodeEntry entry, std::string* key) {

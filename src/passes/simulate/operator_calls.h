@@ -3,8 +3,8 @@
 //
 // Input:      a graph with shapes and dtypes.
 // Output:     nodes with the same operator, attributes, shapes and dtypes make the same
-//             call. Fetches, copies between workers and nodes that only publish or retire
-//             tiles make none: the simulator models them itself.
+//             call. Fetches and copies between workers make none: the simulator models
+//             them itself.
 // Errors:     none.
 // Position:   before operations.h, which needs the work of every call.
 // Complexity: linear in nodes and edges, with a lookup of each node's text.

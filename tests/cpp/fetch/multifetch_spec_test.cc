@@ -18,10 +18,10 @@ std::string ErrorOf(const std::string& text) {
 
 TEST(MultiFetchSpec, IsReadAsItWasWritten) {
   for (const char* text : {
-           "dtype=0 shape=2,2 remote=0 sources=3,4; pieces=0@1,2>0,0:2,2",
-           "dtype=2 shape= remote=1 sources=;; pieces=0@>:#0;1@>:#1 terms=2 reduce=max",
-           "dtype=1 shape=3 remote=0 sources=2; pieces=-@>0:1;0@0>1:2 fill=-inf",
-           "dtype=6 shape=0,2 remote=0 sources= pieces=",
+           "dtype=0 shape=2,2 sources=3,4; pieces=0@1,2>0,0:2,2",
+           "dtype=2 shape= sources=;; pieces=0@>:#0;1@>:#1 terms=2 reduce=max",
+           "dtype=1 shape=3 sources=2; pieces=-@>0:1;0@0>1:2 fill=-inf",
+           "dtype=6 shape=0,2 sources= pieces=",
        }) {
     EXPECT_EQ(WriteSpec(ReadSpec(text)), text);
   }
@@ -29,25 +29,23 @@ TEST(MultiFetchSpec, IsReadAsItWasWritten) {
 
 TEST(MultiFetchSpec, SaysWhatIsWrong) {
   ExpectText(ErrorOf("shape=2"), "expected dtype=...");
-  ExpectText(ErrorOf("dtype=15 shape=1 remote=0 sources=1; pieces=0@0>0:1"),
+  ExpectText(ErrorOf("dtype=15 shape=1 sources=1; pieces=0@0>0:1"),
              "found dtype=15, expected a type flag, 0 to 14");
-  ExpectText(ErrorOf("dtype=0 shape=x remote=0 sources= pieces="),
+  ExpectText(ErrorOf("dtype=0 shape=x sources= pieces="),
              "found \"x\", expected a number that is not negative");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=1; pieces=0>0:1"),
+  ExpectText(ErrorOf("dtype=0 shape=2 sources=1; pieces=0>0:1"),
              "expected source@from>to:extents");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=1; pieces=0@0>0:2"),
+  ExpectText(ErrorOf("dtype=0 shape=2 sources=1; pieces=0@0>0:2"),
              "expected a box inside its source 1");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=0@0>1:2"),
+  ExpectText(ErrorOf("dtype=0 shape=2 sources=9; pieces=0@0>1:2"),
              "expected a box inside the region 2");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=1@0>0:2"),
+  ExpectText(ErrorOf("dtype=0 shape=2 sources=9; pieces=1@0>0:2"),
              "expected a source below 1");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=0@0>0:1"),
+  ExpectText(ErrorOf("dtype=0 shape=2 sources=9; pieces=0@0>0:1"),
              "found a term of 1 elements, expected the region's 2");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=0@0>0:1;0@0>0:1"),
+  ExpectText(ErrorOf("dtype=0 shape=2 sources=9; pieces=0@0>0:1;0@0>0:1"),
              "two pieces of one term that overlap");
-  ExpectText(ErrorOf("dtype=0 shape=1 remote=2 sources=9; pieces=0@0>0:1"),
-             "found 2 remote sources, expected at most 1");
-  ExpectText(ErrorOf("dtype=0 shape=1 remote=0 sources=9; pieces=0@0>0:1 reduce=mean"),
+  ExpectText(ErrorOf("dtype=0 shape=1 sources=9; pieces=0@0>0:1 reduce=mean"),
              "expected sum, max, min or prod");
 }
 
@@ -55,7 +53,7 @@ TEST(MultiFetchSpec, SaysWhatIsWrong) {
 TEST(MultiFetchSpec, EveryNumberIsChecked) {
   const auto with = [](const std::string& from, const std::string& to) {
     std::string text =
-        "dtype=0 shape=2,4 remote=1 sources=2,4;3,4; "
+        "dtype=0 shape=2,4 sources=2,4;3,4; "
         "pieces=0@0,0>0,0:2,4#0;1@1,0>0,0:2,4#1 terms=2 reduce=sum";
     if (!from.empty()) text.replace(text.find(from), from.size(), to);
     return ErrorOf(text);
@@ -68,7 +66,6 @@ TEST(MultiFetchSpec, EveryNumberIsChecked) {
   EXPECT_NE(with("#1", "#0"), "no error") << "term 0 twice, term 1 never";
   EXPECT_NE(with("terms=2", "terms=3"), "no error");
   EXPECT_NE(with("terms=2", "terms=0"), "no error");
-  EXPECT_NE(with("remote=1", "remote=3"), "no error");
   EXPECT_NE(with("1@1,0", "2@1,0"), "no error") << "source 2 of 2";
   EXPECT_NE(with("1@1,0", "1@1"), "no error") << "rank 1 of 2";
 }

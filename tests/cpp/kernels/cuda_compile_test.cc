@@ -12,7 +12,7 @@
 namespace tofu {
 namespace {
 
-const char kSpec[] = "dtype=0 shape=8 remote=1 sources=8; pieces=0@0>0:8";
+const char kSpec[] = "dtype=0 shape=8 sources=8; pieces=0@0>0:8";
 
 TEST(CompileFetch, TakesTheKernelOfTheSpecification) {
   const CompiledFetch compiled =

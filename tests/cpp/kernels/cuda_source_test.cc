@@ -15,7 +15,6 @@
 #include "kernels/cuda_generic.h"
 #include "kernels/emitted/emitted_kernels.h"
 #include "kernels/emitted/emitted_specs.h"
-#include "kernels/handle.h"
 #include "kernels/multifetch.h"
 #include "support/expect_text.h"
 #include "support/indices.h"
@@ -29,12 +28,11 @@ std::string SourceOf(const std::string& spec) { return EmitCuda(ReadSpec(spec))-
 
 TEST(CudaSource, HasTheBoxesAsConstants) {
   const std::string text = SourceOf(
-      "dtype=0 shape=8,64 remote=1 sources=8,32;9,64; "
+      "dtype=0 shape=8,64 sources=8,32;9,64; "
       "pieces=0@0,0>0,0:8,32;1@1,4>0,32:8,32");
   ExpectText(text, "8 rows of 128 bytes");
-  ExpectText(text, "i0 * 256u");  // stride of the region
-  ExpectText(text, "tile0 = Tile(sources, 1, 1);");
-  ExpectText(text, "tile0 + 272");  // 1 * 256 + 4 * 4
+  ExpectText(text, "i0 * 256u");            // stride of the region
+  ExpectText(text, "sources.at[1] + 272");  // 1 * 256 + 4 * 4
   ExpectText(text, "unsigned int Index");
   EXPECT_EQ(text.find("kPlaces"), std::string::npos) << "two forms, each of one cell";
 }
@@ -43,7 +41,7 @@ TEST(CudaSource, IndicesHave64BitsWhereARegionOrASourceIsLarge) {
   const auto is_wide = [](int64_t rows, int64_t source_rows) {
     const std::string text =
         SourceOf("dtype=0 shape=" + std::to_string(rows) +
-                 ",256 remote=0 sources=" + std::to_string(source_rows) +
+                 ",256 sources=" + std::to_string(source_rows) +
                  ",256; pieces=0@0,0>0,0:" + std::to_string(rows) + ",256");
     return text.find("unsigned int Index") == std::string::npos;
   };
@@ -56,7 +54,7 @@ TEST(CudaSource, IndicesHave64BitsWhereARegionOrASourceIsLarge) {
 
 TEST(CudaSource, MovesTheWidestVectorsThatStridesAllow) {
   const auto rows = [](int64_t width, int64_t source_width) {
-    return SourceOf("dtype=0 shape=8," + std::to_string(width) + " remote=0 sources=8," +
+    return SourceOf("dtype=0 shape=8," + std::to_string(width) + " sources=8," +
                     std::to_string(source_width) + "; pieces=0@0,0>0,0:8," +
                     std::to_string(width));
   };
@@ -67,7 +65,7 @@ TEST(CudaSource, MovesTheWidestVectorsThatStridesAllow) {
 }
 
 TEST(CudaSource, IsTheSameForFetchesThatMoveTheSameBytes) {
-  const char* const boxes = " shape=8,64 remote=0 sources=8,65; pieces=0@0,0>0,0:8,64";
+  const char* const boxes = " shape=8,64 sources=8,65; pieces=0@0,0>0,0:8,64";
   EXPECT_EQ(SourceOf(std::string("dtype=0") + boxes),
             SourceOf(std::string("dtype=4") + boxes));
   EXPECT_NE(SourceOf(std::string("dtype=0") + boxes),
@@ -75,7 +73,7 @@ TEST(CudaSource, IsTheSameForFetchesThatMoveTheSameBytes) {
 }
 
 TEST(CudaSource, SharesAFunctionBetweenCellsOfOneForm) {
-  std::string spec = "dtype=0 shape=64,4 remote=64 sources=";
+  std::string spec = "dtype=0 shape=64,4 sources=";
   std::string pieces;
   for (int i = 0; i < 64; ++i) {
     spec += "4;";
@@ -93,7 +91,7 @@ TEST(CudaSource, SharesAFunctionBetweenCellsOfOneForm) {
 // Four pieces of two elements, which lie 16 or 8 bytes apart in the region.
 TEST(CudaSource, CellsWithOtherStridesInTheRegionAreOfAnotherForm) {
   const CudaKernel kernel =
-      *EmitCuda(ReadSpec("dtype=0 shape=2,2,2 remote=0 sources=2,1,2;1,2,2; "
+      *EmitCuda(ReadSpec("dtype=0 shape=2,2,2 sources=2,1,2;1,2,2; "
                          "pieces=0@0,0,0>0,0,0:2,1,1;0@0,0,1>0,1,0:2,1,1;"
                          "1@0,0,0>0,0,1:1,2,1;1@0,0,1>1,0,1:1,2,1"));
   ExpectText(kernel.source, "Rows1");
@@ -101,7 +99,7 @@ TEST(CudaSource, CellsWithOtherStridesInTheRegionAreOfAnotherForm) {
 }
 
 TEST(CudaSource, LeavesFetchesOfManyFormsToTheGenericKernel) {
-  std::string spec = "dtype=0 shape=325 remote=0 sources=325; pieces=";
+  std::string spec = "dtype=0 shape=325 sources=325; pieces=";
   for (int i = 1, at = 0; i <= 25; at += i, ++i) {
     const std::string place = std::to_string(at);
     spec += (i > 1 ? ";0@" : "0@") + place + ">" + place + ":" + std::to_string(i);
@@ -131,30 +129,14 @@ TEST(CudaSource, GenericKernelsDifferByElementAndReductionOnly) {
   const auto text = [](const std::string& spec) {
     return EmitGenericCuda(ReadSpec(spec)).source;
   };
-  EXPECT_EQ(text("dtype=0 shape=4 remote=1 sources=4; pieces=0@0>0:4"),
-            text("dtype=4 shape=2,2 remote=0 sources=3,2; pieces=0@1,0>0,0:2,2"));
-  const char* const terms =
-      " remote=0 sources=1;1; pieces=0@0>0:1#0;1@0>0:1#1 terms=2 reduce=";
+  EXPECT_EQ(text("dtype=0 shape=4 sources=4; pieces=0@0>0:4"),
+            text("dtype=4 shape=2,2 sources=3,2; pieces=0@1,0>0,0:2,2"));
+  const char* const terms = " sources=1;1; pieces=0@0>0:1#0;1@0>0:1#1 terms=2 reduce=";
   EXPECT_NE(text(std::string("dtype=0 shape=1") + terms + "sum"),
             text(std::string("dtype=0 shape=1") + terms + "max"));
 }
 
 // --- Values: the kernels, compiled for the CPU ------------------------------------
-
-// The source arguments of a kernel: addresses of tiles, or of their handles with the
-// owners.
-using SourceWords = std::vector<uint64_t>;
-
-// Source i is given by handle i, if there is one; worker i owns it.
-SourceWords WordsOf(const std::vector<const char*>& data,
-                    const std::vector<uint64_t>& handles) {
-  SourceWords words;
-  for (size_t i = 0; i < data.size(); ++i) {
-    words.push_back(i < handles.size() ? WithOwner(&handles[i], static_cast<int>(i))
-                                       : reinterpret_cast<uintptr_t>(data[i]));
-  }
-  return words;
-}
 
 // Sources of random numbers, `shift` elements after a multiple of 16 bytes.
 class Sources {
@@ -175,9 +157,6 @@ class Sources {
       blocks_.push_back(block);
       data_.push_back(data);
     }
-    for (int i = 0; i < spec.num_remote; ++i) {
-      handles_.push_back(SealHandle(data_[i], i));
-    }
   }
   Sources(const Sources&) = delete;
   Sources& operator=(const Sources&) = delete;
@@ -186,12 +165,11 @@ class Sources {
   }
 
   const char* const* tiles() const { return data_.data(); }
-  SourceWords words() const { return WordsOf(data_, handles_); }
+  const std::vector<const char*>& addresses() const { return data_; }
 
  private:
   std::vector<char*> blocks_;
   std::vector<const char*> data_;
-  std::vector<uint64_t> handles_;  // of the remote sources, each of another owner
 };
 
 // A region of known content, `shift` elements after a multiple of 16 bytes.
@@ -218,26 +196,13 @@ std::vector<CudaKernel> Kernels(const MultiFetchSpec& spec) {
   return kernels;
 }
 
-// A kernel's report: call, source, and both halves of the handle.
-struct alignas(16) Fault {
-  uint32_t words[4] = {0, 0, 0, 0};
-};
-constexpr uint64_t kCall = 77;
-
-// Runs a kernel and returns its report; all words are 0 if it could not run.
-Fault Execute(const CudaKernel& kernel, char* region, long long* done,
-              SourceWords words) {
+// Runs a kernel; the test fails if it was not compiled.
+void Execute(const CudaKernel& kernel, char* region, std::vector<const char*> sources) {
   const RunEmitted run = FindEmitted(kernel.source.c_str());
-  EXPECT_NE(run, nullptr) << "not compiled:\n" << kernel.source;
-  Fault fault;
-  if (run == nullptr) return fault;
+  ASSERT_NE(run, nullptr) << "not compiled:\n" << kernel.source;
   const std::vector<long long> boxes(kernel.boxes.begin(), kernel.boxes.end());
-  words.resize(static_cast<size_t>(kernel.num_sources));
-  words.push_back(reinterpret_cast<uintptr_t>(fault.words));
-  words.push_back(kCall);
-  run(kernel.blocks, region, done, reinterpret_cast<const char* const*>(words.data()),
-      boxes.data());
-  return fault;
+  sources.resize(static_cast<size_t>(kernel.num_sources));
+  run(kernel.blocks, region, sources.data(), boxes.data());
 }
 
 class CudaValues : public testing::TestWithParam<size_t> {};
@@ -257,10 +222,7 @@ TEST_P(CudaValues, AreThoseOfTheCpu) {
     MultiFetch(spec).Run(tiles.data(), expected.data);
     for (const CudaKernel& kernel : Kernels(spec)) {
       Region region(bytes, element, GetParam());
-      long long done = 7;
-      const Fault fault = Execute(kernel, region.data, &done, sources.words());
-      EXPECT_EQ(done, 0);
-      EXPECT_EQ(fault.words[0], 0u) << "all handles are their owners'";
+      Execute(kernel, region.data, sources.addresses());
       ASSERT_EQ(region.Written(bytes), expected.Written(bytes));
     }
   }
@@ -308,49 +270,17 @@ TEST(CudaValues, OfHalfPrecisionAreRoundedAsOnTheCpu) {
     }
     for (const auto& source : data) tiles.push_back(source.data());
     std::vector<const char*> addresses;
-    std::vector<uint64_t> handles;
     for (const void* tile : tiles) addresses.push_back(static_cast<const char*>(tile));
-    for (int i = 0; i < spec.num_remote; ++i) handles.push_back(SealHandle(tiles[i], i));
     std::vector<uint16_t> expected(Elements(spec.shape));
     MultiFetch(spec).Run(tiles.data(), expected.data());
     for (const CudaKernel& kernel : Kernels(spec)) {
       std::vector<uint16_t> sums(expected.size());
-      Execute(kernel, reinterpret_cast<char*>(sums.data()), nullptr,
-              WordsOf(addresses, handles));
+      Execute(kernel, reinterpret_cast<char*>(sums.data()), addresses);
       EXPECT_EQ(sums, expected);
     }
     ++checked;
   }
   EXPECT_GT(checked, 2);
-}
-
-// --- Handles -------------------------------------------------------------------
-
-// The test replaces the first tile's handle; the region must stay unwritten where the
-// kernel would read that tile.
-TEST(CudaHandles, ThoseOfNoOneOrOfOthersAreRefused) {
-  const float local[] = {1, 2, 3, 4, 5, 6, 7, 8};
-  const std::vector<const char*> data(2, reinterpret_cast<const char*>(local));
-  const MultiFetchSpec spec = RefusedSpec();
-  for (const uint64_t wrong :
-       {uint64_t{0}, SealHandle(nullptr, 0), SealHandle(local, 1),
-        SealHandle(local, 0) ^ uint64_t{1} << 58,  // the lowest bit of the check
-        uint64_t{0x3f8000003f800000}}) {
-    const std::vector<uint64_t> handles = {wrong};
-    for (const CudaKernel& kernel : Kernels(spec)) {
-      std::vector<float> region(16, -1);
-      long long done = 7;
-      const Fault fault = Execute(kernel, reinterpret_cast<char*>(region.data()), &done,
-                                  WordsOf(data, handles));
-      EXPECT_EQ(done, 0) << "the owner must not wait for ever";
-      EXPECT_EQ(fault.words[0], kCall);
-      EXPECT_EQ(fault.words[1], 0u) << "the source";
-      EXPECT_EQ(fault.words[2], static_cast<uint32_t>(wrong));
-      EXPECT_EQ(fault.words[3], static_cast<uint32_t>(wrong >> 32));
-      EXPECT_EQ(std::vector<float>(region.begin(), region.begin() + 8),
-                std::vector<float>(8, -1));
-    }
-  }
 }
 
 // --- Indices of 64 bits ----------------------------------------------------------
@@ -376,7 +306,7 @@ class Repeated {
 
   // From 1 to 63, so that the sum of two is neither 0 nor too large.
   static char At(int64_t place) {
-    const auto number = static_cast<uint64_t>(place % kPeriod) * kHandleFactor;
+    const auto number = static_cast<uint64_t>(place % kPeriod) * 0x9e3779b97f4a7c15u;
     return static_cast<char>(1 + number % 63);
   }
   const char* data() const { return data_; }
@@ -432,13 +362,11 @@ TEST(CudaWide, RegionsOf4GiBOf2To31ElementsAreRight) {
     ASSERT_GT(Elements(spec.shape), int64_t{1} << 31);
     const Repeated pattern(Elements(spec.sources[0]) * element);
     const std::vector<const char*> data(spec.sources.size(), pattern.data());
-    const std::vector<uint64_t> handles = {SealHandle(pattern.data(), 0)};
     for (const CudaKernel& kernel : Kernels(spec)) {
       const Sparse region(bytes);
       RunOnlyBlock(kernel.blocks - 1);
-      const Fault fault = Execute(kernel, region.data(), nullptr, WordsOf(data, handles));
+      Execute(kernel, region.data(), data);
       RunOnlyBlock(-1);
-      EXPECT_EQ(fault.words[0], 0u);
       int64_t written = 0;
       int64_t last = 0;
       int64_t wrong = 0;

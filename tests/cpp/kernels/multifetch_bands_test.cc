@@ -22,8 +22,7 @@ TEST(MultiFetchBands, TilesSideBySideAreCopiedRowByRow) {
   constexpr int64_t kWidth = 101;  // 34 + 33 + 1 of fill + 33
   const std::vector<int64_t> begins = {0, 34, 68};
   const std::vector<int64_t> widths = {34, 33, 33};
-  std::string text =
-      "dtype=0 shape=" + Extents3(kBlocks, kRows, kWidth) + " remote=0 sources=";
+  std::string text = "dtype=0 shape=" + Extents3(kBlocks, kRows, kWidth) + " sources=";
   std::string pieces;
   std::vector<std::vector<float>> tiles;
   for (size_t t = 0; t < begins.size(); ++t) {
@@ -62,9 +61,9 @@ TEST(MultiFetchBands, LargeSlicesAreCopiedWhole) {
     const std::string from =
         std::to_string(kRows) + "," + std::to_string(kWidth + skipped);
     const std::string size = std::to_string(kRows) + "," + std::to_string(kWidth);
-    const MultiFetch fetch(ReadSpec("dtype=0 shape=" + size +
-                                    " remote=0 sources=" + from + "; pieces=0@0," +
-                                    std::to_string(skipped) + ">0,0:" + size));
+    const MultiFetch fetch(ReadSpec("dtype=0 shape=" + size + " sources=" + from +
+                                    "; pieces=0@0," + std::to_string(skipped) +
+                                    ">0,0:" + size));
     std::vector<float> source(kRows * (kWidth + skipped));
     std::iota(source.begin(), source.end(), 0.0F);
     std::vector<float> raw(kRows * kWidth + 9, -1.0F);

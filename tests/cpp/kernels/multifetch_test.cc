@@ -19,12 +19,12 @@ namespace {
 
 // A one-term specification of float32 with one piece.
 MultiFetchSpec OnePiece() {
-  return ReadSpec("dtype=0 shape=2,2 remote=0 sources=3,4; pieces=0@1,2>0,0:2,2");
+  return ReadSpec("dtype=0 shape=2,2 sources=3,4; pieces=0@1,2>0,0:2,2");
 }
 
 TEST(MultiFetchCells, AreContiguousWhereAllArraysAre) {
   const auto cells =
-      MakeCells(ReadSpec("dtype=0 shape=4,2,3 remote=0 sources=2,2,3; "
+      MakeCells(ReadSpec("dtype=0 shape=4,2,3 sources=2,2,3; "
                          "pieces=0@0,0,0>0,0,0:2,2,3;-@>2,0,0:2,2,3"));
   ASSERT_EQ(cells.size(), 2u);
   EXPECT_EQ(cells[0].row, 12);
@@ -109,7 +109,7 @@ TEST(MultiFetchThreads, ReadWhatOwnersPublishedAndNothingElse) {
   constexpr int kRounds = 1000;
   constexpr int kWidth = 64;
   const MultiFetch fetch(
-      ReadSpec("dtype=0 shape=128 remote=2 sources=64;64; pieces=0@0>0:64;1@0>64:64"));
+      ReadSpec("dtype=0 shape=128 sources=64;64; pieces=0@0>0:64;1@0>64:64"));
   std::array<std::vector<float>, 2> tiles;
   tiles.fill(std::vector<float>(kWidth));
   std::array<std::atomic<int>, 2> published = {0, 0};
@@ -161,7 +161,7 @@ TEST(MultiFetchThreads, ReadWhatOwnersPublishedAndNothingElse) {
 TEST(MultiFetchReduce, SumsHalfPrecisionInFloat32) {
   // 2048 + 1 + 1 in half precision alone stays 2048.
   const MultiFetch fetch(
-      ReadSpec("dtype=2 shape=1 remote=0 sources=1;1;1; "
+      ReadSpec("dtype=2 shape=1 sources=1;1;1; "
                "pieces=0@0>0:1#0;1@0>0:1#1;2@0>0:1#2 terms=3 reduce=sum"));
   const Float16 terms[] = {ToFloat16(2048), ToFloat16(1), ToFloat16(1)};
   const void* addresses[] = {&terms[0], &terms[1], &terms[2]};

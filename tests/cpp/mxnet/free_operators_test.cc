@@ -18,7 +18,7 @@ void TofuFreeEnd();
 namespace tofu {
 namespace {
 
-constexpr const char* kOurs[] = {"_tofu_publish", "_tofu_multifetch", "_tofu_retire"};
+constexpr const char* kOurs = "_tofu_multifetch";
 constexpr const char* kComputes[] = {"FComputeEx<cpu>", "FComputeEx<gpu>"};
 
 // mxnet::Resource
@@ -105,7 +105,7 @@ TEST(FreeOperators1Refusal, NothingIsFreedBeforeItHasBeenSeenToRun) {
     TofuFreeEnd();
     GTEST_SKIP() << "another test of this process has run some";
   }
-  EXPECT_EQ(CountRequests("_tofu_publish"), 2u);
+  EXPECT_EQ(CountRequests(kOurs), 2u);
   TofuFreeEnd();
 }
 
@@ -113,11 +113,11 @@ class FreeOperators2 : public testing::Test {
  protected:
   FreeOperators2() {
     for (const char* map : kComputes) {
-      for (const char* op : kOurs) TofuSlot(map, op);
+      TofuSlot(map, kOurs);
     }
     const char* const problem = TofuFreeOpen(FakeMxnetPath());
     EXPECT_EQ(problem, nullptr) << problem;
-    EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_publish", {1, 2}), "12 0!\n");
+    EXPECT_EQ(Compute("FComputeEx<cpu>", kOurs, {1, 2}), "12 0!\n");
   }
   ~FreeOperators2() override { TofuFreeEnd(); }
 
@@ -128,71 +128,48 @@ class FreeOperators2 : public testing::Test {
 
 TEST_F(FreeOperators2, OnlyTheDispatchersOfTofusOperatorsAreReplaced) {
   for (const char* map : kComputes) {
-    for (const char* op : kOurs) {
-      EXPECT_NE(InvokerOf(map, op), InvokerOf(map, "Convolution")) << map << op;
-    }
+    EXPECT_NE(InvokerOf(map, kOurs), InvokerOf(map, "Convolution")) << map;
   }
-  EXPECT_EQ(CountRequests("_tofu_publish"), 2u) << "not yet";
+  EXPECT_EQ(CountRequests(kOurs), 2u) << "not yet";
   EXPECT_EQ(CountRequests("Convolution"), 2u);
 }
 
 TEST_F(FreeOperators2, TheyRequestNothingUntilTheEnd) {
-  EXPECT_EQ(TofuFreeBegin(), 3);
-  for (const char* op : kOurs) EXPECT_EQ(CountRequests(op), 0u) << op;
+  EXPECT_EQ(TofuFreeBegin(), 1);
+  EXPECT_EQ(CountRequests(kOurs), 0u);
   EXPECT_EQ(CountRequests("Convolution"), 2u);
   TofuFreeEnd();
-  for (const char* op : kOurs) {
-    EXPECT_EQ(CountRequests(op), 2u) << op;
-    for (const char* map : kComputes) TofuSlot(map, op);
-  }
+  EXPECT_EQ(CountRequests(kOurs), 2u);
+  for (const char* map : kComputes) TofuSlot(map, kOurs);
 }
 
 TEST_F(FreeOperators2, TheDispatcherIsLentWhatWasNotRequested) {
   TofuFreeBegin();
   for (const char* map : kComputes) {
-    for (const char* op : {"_tofu_publish", "_tofu_multifetch"}) {
-      EXPECT_EQ(Compute(map, op, {}), "12 0!\n") << map << op;
-      EXPECT_EQ(Compute(map, op, {1, 2}), "12 0!\n") << "of a graph bound before";
-    }
+    EXPECT_EQ(Compute(map, kOurs, {}), "12 0!\n") << map;
+    EXPECT_EQ(Compute(map, kOurs, {1, 2}), "12 0!\n") << "of a graph bound before";
   }
 }
 
-TEST_F(FreeOperators2, ARetirementOnACpuRunsWithoutTheDispatcher) {
-  TofuFreeBegin();
-  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_retire", {}), "");
-  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_retire", {1, 2}), "12 0!\n");
-  EXPECT_EQ(Compute("FComputeEx<gpu>", "_tofu_retire", {}), "12 0!\n");
-}
-
 TEST_F(FreeOperators2, FetchesSeeOtherWorkersArraysWithoutTheirLayouts) {
-  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_multifetch", {1, 2}, {3, 3}), "12 0! 1!\n");
+  EXPECT_EQ(Compute("FComputeEx<cpu>", kOurs, {1, 2}, {3, 3}), "12 0! 1!\n");
   EXPECT_FALSE(TofuFreeViews()) << "not yet";
   TofuFreeBegin();
   EXPECT_TRUE(TofuFreeViews());
-  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_multifetch", {}, {3, 4, 3, 0}),
-            "12 0! 1 2! 3\n");
-  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_publish", {}, {4}), "12 0!\n");
-  EXPECT_EQ(Compute("FComputeEx<gpu>", "_tofu_multifetch", {}, {4}), "12 0!\n");
+  EXPECT_EQ(Compute("FComputeEx<cpu>", kOurs, {}, {3, 4, 3, 0}), "12 0! 1 2! 3\n");
+  EXPECT_EQ(Compute("FComputeEx<gpu>", kOurs, {}, {4}), "12 0!\n");
   TofuFreeEnd();
   EXPECT_FALSE(TofuFreeViews());
 }
 
-TEST_F(FreeOperators2, FetchesAndRetirementsTakeLayoutsOfOneDnn) {
-  for (const char* op : {"_tofu_retire", "_tofu_multifetch"}) {
-    EXPECT_FALSE(FakeFlagOf(op)) << op;
-  }
+TEST_F(FreeOperators2, FetchesTakeLayoutsOfOneDnn) {
+  EXPECT_FALSE(FakeFlagOf(kOurs));
   TofuFreeBegin();
-  for (const char* op : {"_tofu_retire", "_tofu_multifetch"}) {
-    EXPECT_TRUE(FakeFlagOf(op)) << op;
-  }
+  EXPECT_TRUE(FakeFlagOf(kOurs));
   EXPECT_TRUE(FakeFlagOf("Convolution")) << "as before";
-  for (const char* op : {"_tofu_publish", "FullyConnected"}) {
-    EXPECT_FALSE(FakeFlagOf(op)) << op;
-  }
+  EXPECT_FALSE(FakeFlagOf("FullyConnected"));
   TofuFreeEnd();
-  for (const char* op : {"_tofu_retire", "_tofu_multifetch"}) {
-    EXPECT_FALSE(FakeFlagOf(op)) << op;
-  }
+  EXPECT_FALSE(FakeFlagOf(kOurs));
   EXPECT_TRUE(FakeFlagOf("Convolution"));
 }
 
@@ -200,9 +177,9 @@ TEST_F(FreeOperators2, FetchesAndRetirementsTakeLayoutsOfOneDnn) {
 TEST_F(FreeOperators2, ArraysInOtherPlacesThanExpectedAreNeverViewed) {
   EXPECT_EXIT(
       {
-        Compute("FComputeEx<cpu>", "_tofu_publish", {1, 2}, {5});
+        Compute("FComputeEx<cpu>", kOurs, {1, 2}, {5});
         TofuFreeBegin();
-        std::_Exit(TofuFreeViews() == 0 && !FakeFlagOf("_tofu_multifetch") ? 7 : 0);
+        std::_Exit(TofuFreeViews() == 0 && !FakeFlagOf(kOurs) ? 7 : 0);
       },
       testing::ExitedWithCode(7), "");
 }
@@ -212,7 +189,7 @@ TEST_F(FreeOperators2, OtherResourcesThanExpectedFreeNothing) {
   for (const std::vector<int>& types : {std::vector<int>{2, 1}, {1}, {1, 2, 2}}) {
     EXPECT_EXIT(
         {
-          Compute("FComputeEx<cpu>", "_tofu_publish", types);
+          Compute("FComputeEx<cpu>", kOurs, types);
           std::_Exit(TofuFreeBegin());
         },
         testing::ExitedWithCode(0), "");
@@ -223,11 +200,9 @@ TEST_F(FreeOperators2, AnOperatorWithAnotherDispatcherFreesNothing) {
   TofuFreeEnd();
   EXPECT_EXIT(
       {
-        FakeSlotOf("FComputeEx<gpu>", "_tofu_retire")->invoker = nullptr;
+        FakeSlotOf("FComputeEx<gpu>", kOurs)->invoker = nullptr;
         const char* const problem = TofuFreeOpen(FakeMxnetPath());
-        std::_Exit(problem != nullptr && std::strstr(problem, "_tofu_retire") != nullptr
-                       ? 7
-                       : 0);
+        std::_Exit(problem != nullptr && std::strstr(problem, kOurs) != nullptr ? 7 : 0);
       },
       testing::ExitedWithCode(7), "");
 }

@@ -10,7 +10,6 @@
 #include "passes/partition/partition.h"
 #include "passes/partition/partitioned.h"
 #include "passes/schedule/control_deps.h"
-#include "passes/schedule/order_nodes.h"
 #include "passes/schedule/phases.h"
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
@@ -31,7 +30,6 @@ std::string PlannedAndPartitioned(const Graph& graph, const StrategyTable& table
     options.mode = mode;
     const Plan plan = MakePlan(graph, table, options);
     Phases phases = SplitPhases(PartitionGraph(graph, table, plan, {{}, fetch}));
-    OrderNodes(&phases.forward.graph);
     AddControlDeps(&phases.forward.graph);
     text += DumpPhases(phases);
   }

@@ -8,13 +8,12 @@
 #include <utility>
 
 #include "graph/cuts.h"
+#include "support/cut_values.h"
 #include "support/recount.h"
 
 namespace tofu {
 namespace {
 
-constexpr int kWhole = -1;
-constexpr int kTermsOfSum = -3;
 constexpr int kNothingElse = -4;
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 

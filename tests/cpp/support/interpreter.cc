@@ -209,45 +209,20 @@ std::vector<Array> Fill(const Node& node, const Inputs&) {
   return {out};
 }
 
-// A handle is the address as a number: a double holds all 48 bits of one.
-std::vector<Array> Publish(const Node&, const Inputs& in) {
-  Array handle({static_cast<int64_t>(in.size())});
-  for (size_t i = 0; i < in.size(); ++i) {
-    handle.data[i] = static_cast<double>(reinterpret_cast<uintptr_t>(in[i]->data.data()));
-  }
-  return {handle};
-}
-
 std::vector<Array> Fetch(const Node& node, const Inputs& in) {
   constexpr int kFloat64 = 1;  // the dtype of all arrays here
-  const auto handles = node.attrs.find("handles");
-  FetchBundle bundle = ReadBundle(node.attrs.at("spec"),
-                                  handles == node.attrs.end() ? "" : handles->second);
   std::vector<Array> outputs;
-  auto remote = bundle.remote.begin();
-  int local = bundle.num_handles();
-  for (MultiFetchSpec& spec : bundle.specs) {
+  auto tile = in.begin();
+  for (MultiFetchSpec& spec : ReadBundle(node.attrs.at("spec"))) {
     spec.dtype = kFloat64;
     std::vector<const void*> sources;
-    for (int i = 0; i < spec.num_remote; ++i, ++remote) {
-      sources.push_back(reinterpret_cast<const void*>(
-          static_cast<uintptr_t>(in[remote->input]->data[remote->index])));
-    }
     while (sources.size() < spec.sources.size()) {
-      sources.push_back(in[local++]->data.data());
+      sources.push_back((*tile++)->data.data());
     }
     Array& region = outputs.emplace_back(spec.shape);
     MultiFetch(spec).Run(sources.data(), region.data.data());
   }
-  outputs.emplace_back(Shape({1}));
   return outputs;
-}
-
-std::vector<Array> Retire(const Node& node, const Inputs& in) {
-  if (IntAttr(node, "num_args") != static_cast<int64_t>(in.size())) {
-    throw std::runtime_error("num_args is wrong");
-  }
-  return {Array({1})};
 }
 
 const std::map<std::string, Kernel>& Kernels() {
@@ -276,9 +251,7 @@ const std::map<std::string, Kernel>& Kernels() {
       {"elemwise_mul", Elementwise(Mul)},
       {"_copy", Elementwise(Add)},
       {"Cast", Elementwise(Add)},
-      {"_tofu_publish", Publish},
       {"_tofu_multifetch", Fetch},
-      {"_tofu_retire", Retire},
       {"_zeros", Fill},
       {"_full", Fill},
   };

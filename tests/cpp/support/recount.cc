@@ -7,11 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "support/cut_values.h"
+
 namespace tofu {
 namespace {
-
-constexpr int kWhole = -1;       // a step that cuts nothing
-constexpr int kTermsOfSum = -3;  // a step whose workers hold terms
 
 int64_t Count(const Region& region) {
   int64_t count = 1;

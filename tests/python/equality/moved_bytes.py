@@ -19,8 +19,6 @@ from tofu.planner.compile_plan import Compiled
 
 __all__ = ["expected_bytes", "moved_bytes", "wrong_bytes"]
 
-_OWN = ("_tofu_publish", "_tofu_multifetch", "_tofu_retire")
-
 
 def wrong_bytes(compiled: Compiled) -> str:
     """Describe a difference between the bytes that workers read and the plan's; "" if equal.
@@ -56,7 +54,7 @@ def _moved(graph: Mapping[str, Any]) -> Iterator[int]:
         inputs = [(source, output) for source, output, *_ in node["inputs"]]
         if node["op"] == "_tofu_multifetch":
             yield from _fetched(node["attrs"], [workers[source] != here for source, _ in inputs])
-        elif node["op"] not in _OWN:
+        else:
             for source, output in inputs:
                 entry = starts[source] + output
                 if workers[source] != here and (entry, here) not in copied:
@@ -67,19 +65,12 @@ def _moved(graph: Mapping[str, Any]) -> Iterator[int]:
 def _fetched(attrs: Mapping[str, str], is_remote: Sequence[bool]) -> Iterator[int]:
     """The bytes of each piece that a MultiFetch copies from another worker's tile.
 
-    is_remote: whether another worker holds it, for each input: handles of tiles, then tiles.
+    is_remote: whether another worker holds it, for each input.
     """
-    specs = [
-        dict(word.partition("=")[::2] for word in text.split(" "))
-        for text in attrs["spec"].split("|")
-    ]
-    handles = [int(word.partition(":")[0]) + 1 for word in attrs.get("handles", "").split()]
-    each_its_own = sum(int(spec["remote"]) for spec in specs)
-    tiles = iter(is_remote[max(handles, default=each_its_own) :])
-    for spec in specs:
-        count = len(spec["sources"].split(";")) - 1
-        remote = [True] * int(spec["remote"])
-        remote += [next(tiles) for _ in range(count - len(remote))]
+    tiles = iter(is_remote)
+    for text in attrs["spec"].split("|"):
+        spec = dict(word.partition("=")[::2] for word in text.split(" "))
+        remote = [next(tiles) for _ in range(len(spec["sources"].split(";")) - 1)]
         for piece in spec["pieces"].split(";"):
             source, _, place = piece.partition("@")
             if source not in ("", "-") and remote[int(source)]:

@@ -191,9 +191,7 @@ def backend(kind="alike"):
 
 
 def _usable_fetch(wanted, contexts):
-    return types.SimpleNamespace(
-        kind=wanted or "multifetch", apart=(), reason=None, crossing="plain_tiles"
-    )
+    return types.SimpleNamespace(kind=wanted or "multifetch", reason=None, crossing="plain_tiles")
 
 
 def bound_with(scalars):

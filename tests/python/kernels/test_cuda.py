@@ -22,19 +22,18 @@ from tofu.plans.fetch import Fetch
 # The emitter's special cases: copies, a fill value, several cells of one form, rows whose
 # length is no multiple of a vector, half precision, integers, 64-bit indices.
 SPECS = {
-    "copy": "dtype=0 shape=8,64 remote=2 sources=8,32;8,32; pieces=0@0,0>0,0:8,32;1@0,0>0,32:8,32",
-    "halo": "dtype=1 shape=2,7,9 remote=1 sources=2,6,12;2,1,9; "
+    "copy": "dtype=0 shape=8,64 sources=8,32;8,32; pieces=0@0,0>0,0:8,32;1@0,0>0,32:8,32",
+    "halo": "dtype=1 shape=2,7,9 sources=2,6,12;2,1,9; "
     "pieces=0@0,0,3>0,0,0:2,6,9;1@0,0,0>0,6,0:2,1,9",
-    "fill": "dtype=3 shape=1027 remote=0 sources=1000; pieces=0@0>0:1000;-@>1000:27 fill=3",
-    "half": "dtype=2 shape=6,48 remote=1 sources=6,64;6,48; "
+    "fill": "dtype=3 shape=1027 sources=1000; pieces=0@0>0:1000;-@>1000:27 fill=3",
+    "half": "dtype=2 shape=6,48 sources=6,64;6,48; "
     "pieces=0@0,16>0,0:6,48#0;1@0,0>0,0:6,40#1;-@>0,40:6,8#1 terms=2 reduce=sum fill=0.5",
-    "bfloat": "dtype=12 shape=33 remote=1 sources=33;33;33; "
+    "bfloat": "dtype=12 shape=33 sources=33;33;33; "
     "pieces=0@0>0:33#0;1@0>0:33#1;2@0>0:33#2 terms=3 reduce=prod",
-    "whole": "dtype=5 shape=5,16 remote=0 sources=5,16;5,16; "
+    "whole": "dtype=5 shape=5,16 sources=5,16;5,16; "
     "pieces=0@0,0>0,0:5,16#0;1@0,0>0,0:5,16#1 terms=2 reduce=max",
-    "bool": "dtype=7 shape=64 remote=0 sources=64;64; pieces=0@0>0:64#0;1@0>0:64#1 "
-    "terms=2 reduce=sum",
-    "large": "dtype=6 shape=2,3 remote=1 sources=70000,4096; pieces=0@69998,4000>0,0:2,3",
+    "bool": "dtype=7 shape=64 sources=64;64; pieces=0@0>0:64#0;1@0>0:64#1 terms=2 reduce=sum",
+    "large": "dtype=6 shape=2,3 sources=70000,4096; pieces=0@69998,4000>0,0:2,3",
 }
 TYPES = {0: "float32", 1: "float64", 2: "float16", 3: "uint8", 5: "int8", 6: "int64", 7: "bool"}
 
@@ -149,7 +148,7 @@ def test_nvrtc_compiles_the_kernels(nvrtc: str, arch: int, begins: bytes) -> Non
 
 
 def test_vectors_are_loaded_and_stored_whole(nvrtc: str) -> None:
-    copy = "dtype=2 shape=8,64 remote=1 sources=8,72;8,64; pieces=0@0,8>0,0:8,64"
+    copy = "dtype=2 shape=8,64 sources=8,72;8,64; pieces=0@0,8>0,0:8,64"
     reduced = copy + "#0;1@0,0>0,0:8,64#1 terms=2 reduce=sum"
     for spec in (copy, reduced):
         ptx = _core.compile_cuda(_core.cuda_kernel(spec)["source"], arch=999, library=nvrtc)
@@ -219,12 +218,6 @@ class PyTorch:
         return array.cpu().numpy()
 
 
-def sealed(address: int) -> int:
-    """The handle of a tile of worker 0, as a number with a sign (src/kernels/handle.h)."""
-    handle = address | (address * 0x9E3779B97F4A7C15 % 2**64) >> 58 << 58
-    return handle - 2**64 if handle >= 2**63 else handle
-
-
 def expected(name: str, tiles: list[np.ndarray]) -> np.ndarray:
     """The region of a specification, computed with NumPy."""
     if name == "copy":
@@ -249,12 +242,11 @@ def test_a_gpu_fetches_what_numpy_does(arrays: Any, name: str) -> None:
     library.TofuRunMultiFetchOnGpu.restype = ctypes.c_char_p
     fields = dict(field.split("=", 1) for field in SPECS[name].split())
     shapes = [tuple(map(int, text.split(","))) for text in fields["sources"].rstrip(";").split(";")]
-    dtype, remote = TYPES[int(fields["dtype"])], int(fields["remote"])
+    dtype = TYPES[int(fields["dtype"])]
     random = np.random.RandomState(0)
     tiles = [random.randint(0, 9, shape).astype(dtype) for shape in shapes]
     placed = [made.put(tile) for tile in tiles]
-    handles = [made.put(np.array([sealed(made.address(tile))], "int64")) for tile in placed]
-    given = [made.address(a) for a in (*handles[:remote], *placed[remote:])]
+    given = [made.address(tile) for tile in placed]
     right = expected(name, tiles)
     region = made.put(np.zeros_like(right))
     problem = library.TofuRunMultiFetchOnGpu(

@@ -20,7 +20,7 @@ COMPUTING = (
     " worklist"
 )
 ENGLISH = (
-    "ascent calibrate choose combine decomposition distributed draw drop eliminate estimate"
+    "ascent calibrate choose combine decomposition distributed draw eliminate estimate"
     " exchange explain explore fit greedy half isolated label layout measure memo movement page"
     " picture plan predict progress quantized reduce reorder report resize role safe"
     " short simulate solve suggest teach timeline transfer verify"

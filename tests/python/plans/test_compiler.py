@@ -87,10 +87,9 @@ def test_fetched_regions_count_once(table):
     )
     assert plain.shared_bytes == 0
     assert fused.fetched_bytes + fused.shared_bytes == plain.fetched_bytes == plain.plan.total_bytes
-    own = sum(node.op.startswith("_tofu_") for node in fused.step.graphs[0].nodes)
-    # MultiFetch has no slices and concatenations, but handles and acknowledgements of eight bytes.
+    # MultiFetch has no slices and concatenations.
     for many, few in zip(plain.bytes_per_worker, fused.bytes_per_worker):
-        assert few < many + 8 * own
+        assert few < many
 
 
 def test_small_regions_through_a_root_count_as_relayed():
@@ -106,18 +105,6 @@ def test_small_regions_through_a_root_count_as_relayed():
         assert through.fetched_bytes - through.relayed_bytes == plan.total_bytes
         assert compiled.relayed_bytes == through.relayed_bytes
         assert compiled.summary()["relayed_bytes"] == through.relayed_bytes
-
-
-def test_handles_serve_large_regions_only(table):
-    plan = compile_graph(table, workers=4).searched
-
-    def ops(**options):
-        graph = _core.partition(plan, fetch="multifetch", **options).graph
-        return {node.op for node in graph.nodes}
-
-    assert "_tofu_publish" not in ops(crossing="copies")
-    assert "_tofu_publish" in ops(crossing="copies", small_bytes=0)
-    assert "_tofu_multifetch" in ops(crossing="tiles")
 
 
 def test_lookers_see_what_is_planned_and_made_while_they_look(table):

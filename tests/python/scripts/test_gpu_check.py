@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FAKE = ROOT / "tests/cpp/kernels/gpu/fake"
 SCRIPT = ROOT / "scripts/gpu_check.py"
 COMPILER = os.environ.get("CXX", "c++")
-ALL = ["values", "lost handles", "kernels", "host", "bandwidths"]
+ALL = ["values", "kernels", "host", "bandwidths"]
 
 sys.path.insert(0, str(ROOT / "scripts"))
 gpu_check = importlib.import_module("gpu_check")
@@ -94,8 +94,6 @@ def test_all_checks_run_and_say_what_they_found(
     assert found["machine"]["nvrtc"] == "libnvrtc.so.11.2"
     assert list(found["checks"]) == ALL
     assert all(check["passed"] for check in found["checks"].values())
-    reports = found["checks"]["lost handles"]["found"]["reports"]
-    assert "found a null address, expected an address that worker 0 published" in reports[0]
     assert {r["pattern"] for r in found["checks"]["bandwidths"]["found"]["results"]} == {
         *("whole", "gather", "slice")
     }

@@ -89,7 +89,7 @@ def test_a_profile_is_named_by_layers():
         "0": Node("net_fc1_fwd@0", "FullyConnected", False),
         "1": Node("net_fc1_fwd@0/in0/fetch", "_tofu_multifetch", False),
         "2": Node("net_fc1_fwd_backward@1", "_backward_FullyConnected", False),
-        "3": Node("net_fc1_bias@1/publish0", "_tofu_publish", True),
+        "3": Node("net_fc1_bias@1/plain", "_tofu_multifetch", True),
     }
     devices = [{"ph": "M", "pid": i, "args": {"name": f"cpu/{i}"}, "name": ""} for i in range(3)]
     events = [
@@ -101,7 +101,7 @@ def test_a_profile_is_named_by_layers():
         *span(0, "::CopyCPU2CPU", 5, 6),
         *span(0, "multi_sgd_update", 6, 7),
         *span(1, "2::2::_backward_FullyConnected", 0, 2),
-        *span(1, "3::_tofu_publish", 2, 3),
+        *span(1, "3::_tofu_multifetch", 2, 3),
         *span(2, "mean", 0, 1),
     ]
     found = read_profile({"traceEvents": events}, lambda name: nodes.get(name.partition("::")[0]))
@@ -113,5 +113,5 @@ def test_a_profile_is_named_by_layers():
         (0, "copy (CopyCPU2CPU)", FETCH, "(other)", None),
         (0, "multi_sgd_update", COMPUTATION, "(updates)", None),
         (1, "net_fc1_fwd_backward", COMPUTATION, "net_fc1", "backward"),
-        (1, "net_fc1_bias: publish0", FETCH, "net_fc1", "forward"),
+        (1, "net_fc1_bias: plain", FETCH, "net_fc1", "forward"),
     ]

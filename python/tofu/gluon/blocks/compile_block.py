@@ -68,7 +68,7 @@ def make_pool(
     fetch = session.state.backend.usable_fetch(session.wish.fetch, session.contexts)
     prepared = _Prepared(name, symbol, parameters, signature, fetch, session)
     if fetch.reason is not None:
-        messages.plain_fetch(fetch.reason, session, partly=bool(fetch.apart))
+        messages.plain_fetch(fetch.reason, session)
     problem, wish = _posed(prepared)
     session.state.lookers.see_problem(problem)
     programs = BlockPrograms(parameters, fetch, session)
@@ -128,7 +128,7 @@ class _Prepared:
         self.signature = signature
         self.session = session
         # MXNet refuses to bind a BatchNorm after a copy between workers.
-        self._can_refine = fetch.crossing != "copies"
+        self._can_refine = fetch.kind == "multifetch"
         with messages.phase(name, _PREPARING, session):
             self._make_graph = _training_graphs(symbol, parameters, signature, session)
         self.table, self.undescribed = self._table(() if self._can_refine else None)

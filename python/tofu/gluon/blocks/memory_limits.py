@@ -139,7 +139,6 @@ class BlockPrograms(Programs[tuple[Compiled, Optional[Footprint]]]):
             compiled: Compiled = session.state.backend.compile_plan(
                 searched.plan,
                 fetch=self._fetch,
-                relays=session.contexts[0].device_type == "cpu",
                 keep_fetched_bytes=keep_fetched_bytes,
                 dump_dir=session.wish.dump_dir,
             )

@@ -7,9 +7,6 @@ worker that takes part in the operator throws; the remaining errors would surfac
 steps and spoil them. So when the script gets one error, tofu clears all of them. MXNet's
 messages name no operator, so tofu then searches for it, among the operators of partitioned
 graphs and the copies that gather their outputs.
-
-A fetch that finds no address of its tile does not throw: its kernel notes that, and tofu looks
-whenever the script has read an array.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from typing import Any, Callable, Optional
 from mxnet.base import _LIB, MXNetError
 from mxnet.ndarray import waitall
 
-from tofu.mx.extension import fetch_fault
 from tofu.mx.run import error_list
 
 from .session import Session, active
@@ -33,27 +29,20 @@ __all__ = ["READERS", "explaining", "explaining_once", "naming", "settle", "sett
 
 # The functions by which a script reads arrays.
 READERS = ("MXNDArraySyncCopyToCPU", "MXNDArrayWaitToRead", "MXNDArrayWaitAll", "MXNDArraySave")
-_FAILED = -1  # the status of a function of MXNet's library that fails
 # Work that takes longer may never end; its error is then reported later.
 _PATIENCE_S = 60.0
 
 
 def settling(original: Callable[..., int]) -> Callable[..., int]:
-    """Wrap a function of MXNet's library that reads arrays; if it fails, settle errors.
-
-    It also fails if a fetch has found no address of its tile.
-    """
+    """Wrap a function of MXNet's library that reads arrays; if it fails, settle errors."""
 
     @functools.wraps(original, assigned=(), updated=())
     def reader(*args: Any) -> int:
         status = original(*args)
         session = active()
-        if session is None:
+        if session is None or status == 0:
             return status
         errors = session.state.errors
-        if status == 0:
-            errors.fault = fetch_fault()
-            return status if errors.fault is None else _FAILED
         if not errors.is_named:
             errors.missing = settle(session)
         return status
@@ -62,16 +51,13 @@ def settling(original: Callable[..., int]) -> Callable[..., int]:
 
 
 def explaining(original: Callable[[], bytes]) -> Callable[[], bytes]:
-    """Wrap MXGetLastError: append the findings of ``settle``, or a fetch's own message."""
+    """Wrap MXGetLastError: append the findings of ``settle``."""
 
     def last_error() -> bytes:
         session = active()
         if session is None:
             return original()
         errors = session.state.errors
-        fault, errors.fault = errors.fault, None
-        if fault is not None:
-            return fault.encode()
         missing, errors.missing = errors.missing, ""
         return original() + missing.encode()
 

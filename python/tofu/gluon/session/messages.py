@@ -175,17 +175,12 @@ def check_pins(session: Session) -> None:
         )
 
 
-def plain_fetch(reason: str, session: Session, *, partly: bool) -> None:
-    """Warn, once per reason, that workers copy with MXNet's own operators.
-
-    partly: whether only some pairs of workers do.
-    """
+def plain_fetch(reason: str, session: Session) -> None:
+    """Warn, once per reason, that workers copy with MXNet's own operators."""
     if reason not in session.state.told:
         session.state.told.add(reason)
-        where = "between some workers" if partly else "here"
-        they = "those pairs" if partly else "workers"
         warn(
-            f"MultiFetch does not work {where}: {reason}; {they} fetch with MXNet's own operators "
+            f"MultiFetch does not work here: {reason}; workers fetch with MXNet's own operators "
             "instead (set TOFU_FETCH=plain to choose them)"
         )
 

@@ -85,12 +85,10 @@ class _Errors(threading.local):
 
     Attributes:
         missing: text to append to it.
-        fault: text that replaces it: a fetch has found no address of its tile.
         is_named: whether the caller names the failed operator, so readers need not search.
     """
 
     missing = ""
-    fault: Optional[str] = None
     is_named = False
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
@@ -24,17 +23,12 @@ from tofu.mx.extension import (
     taught,
 )
 
-from .transfer import MIN_BLOCKED_RANK
-
 __all__ = ["bind", "bind_apart", "planner_settings"]
 
 # The context of nodes without a group; there are none. It must not be cpu(0), where MXNet
 # would activate a subgraph backend that chains five copies on every edge between contexts,
 # nor a GPU, where MXNet would fuse operators of several workers.
 _NOWHERE = mx.cpu(1)
-# MXNet's default NNVM_EXEC_MATCH_RANGE: a tensor may reuse a block up to this many times its
-# size.
-_MATCH_RANGE = 16
 # MXNet may run consecutive operators of one context as one, a segment: all of those between two
 # copies. A segment waits for the inputs of all its operators and completes as a whole, so workers
 # would wait for each other's segments. On GPUs, where MXNet waits for the stream after every
@@ -135,33 +129,13 @@ def planner_settings(graph: _core.Graph, contexts: Sequence[mx.Context]) -> dict
     """Settings for MXNet's memory planner: a safe match range, or a search if all are safe.
 
     Tensors of a partitioned graph come in many sizes. With the default range, small tensors
-    that live long would occupy the memory of large ones.
+    that live long would occupy the memory of large ones. But MXNet's copies between CPU contexts
+    assume the oneDNN layout that a block of memory had last, which may be the layout of a tensor
+    with another shape: such a block must not be used again by a tensor of another size.
     """
-    safe = _safe_match_range(graph, contexts)
-    if safe is not None:
-        return {MATCH_RANGE: str(safe)}
+    if graph.has_copies and not _has_gpu(contexts):
+        return {MATCH_RANGE: "0"}
     return {SEARCH_MATCH_RANGE: "1"}
-
-
-def _safe_match_range(graph: _core.Graph, contexts: Sequence[mx.Context]) -> Optional[int]:
-    """The match range for which MXNet's copies between contexts are correct; None for any.
-
-    On CPUs these copies assume the oneDNN layout that a block of memory had last, which may
-    be the layout of a tensor with another shape. With MultiFetch only a few numbers cross
-    contexts at a time; they can only reuse such a block if a tensor in that layout is very
-    small.
-    """
-    if _has_gpu(contexts):
-        return None
-    crossing = graph.crossing_shapes
-    numbers = max(map(math.prod, crossing), default=1)
-    if any(len(shape) != 1 for shape in crossing) or numbers > _MATCH_RANGE:
-        return 0
-    blocked = [math.prod(shape) for shape in graph.shapes if len(shape) >= MIN_BLOCKED_RANK]
-    smallest = min((size for size in blocked if size > 1), default=math.inf)
-    if smallest <= numbers:
-        return 0
-    return 1 if smallest <= numbers * _MATCH_RANGE else None
 
 
 def _joins(contexts: Sequence[mx.Context]) -> bool:

@@ -1,13 +1,12 @@
 """Checks which kind of fetch works between the workers' contexts.
 
 fetch = usable_fetch("multifetch", [mx.gpu(0), mx.gpu(1)])
-_core.partition(plan, fetch=fetch.kind, apart=fetch.apart)
+_core.partition(plan, fetch=fetch.kind, crossing=fetch.crossing)
 
-MultiFetch reads other workers' memory in place. CUDA's driver says which GPUs can do that;
-between the others, stock operators copy. A small fetch between the contexts shows whether it
-works; if not, stock operators copy everywhere. MultiFetch's kernels for GPUs have been compiled,
-and run on CPUs, but not on a GPU yet. There the user must choose MultiFetch, as a wrong access
-would end the process.
+MultiFetch reads other workers' memory in place. CUDA's driver says whether all GPUs can do that,
+and a small fetch between the contexts shows whether it works; if not, stock operators copy.
+MultiFetch's kernels for GPUs have been compiled, and run on CPUs, but not on a GPU yet. There the
+user must choose MultiFetch, as a wrong access would end the process.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Optional
 
 import mxnet as mx
 import numpy as np
@@ -23,7 +22,6 @@ import numpy as np
 from tofu import _core
 from tofu.errors import TofuError
 from tofu.mx.extension import (
-    check_fetches,
     connect_gpus,
     load,
     mxnet_errors,
@@ -38,10 +36,9 @@ from .executor import bind
 __all__ = ["MULTIFETCH", "PLAIN", "usable_fetch"]
 
 MULTIFETCH, PLAIN = "multifetch", "plain"
-_FLOAT32, _INT64 = 0, 6
+_FLOAT32 = 0
 _WIDTH = 8
 _PAIRS_SHOWN = 3
-_Pairs = frozenset[tuple[int, int]]
 
 
 def usable_fetch(requested: Optional[str], contexts: Sequence[mx.Context]) -> Fetch:
@@ -69,19 +66,17 @@ def _tested(contexts: tuple[mx.Context, ...]) -> Fetch:
         apart = connect_gpus([each.device_id for each in contexts]) if on_gpus else frozenset()
     except TofuError as error:
         return Fetch(PLAIN, reason=str(error))
-    reason = _out_of_reach(apart, contexts) if apart else None
-    if len(apart) == len(contexts) * (len(contexts) - 1) > 0:
-        return Fetch(PLAIN, reason=reason)
-    crossing = "copies"
-    if places_nodes() and not apart:
-        crossing = "tiles" if on_gpus else "plain_tiles" if views_arrays() else "copies"
-    problem = _self_test(contexts, apart, crossing)
+    if apart:
+        return Fetch(PLAIN, reason=_out_of_reach(apart, contexts))
+    if not places_nodes() or not (on_gpus or views_arrays()):
+        return Fetch(PLAIN, reason="a graph of this MXNet cannot read other contexts' arrays")
+    problem = _self_test(contexts)
     if problem is not None:
         return Fetch(PLAIN, reason=problem)
-    return Fetch(MULTIFETCH, apart, reason, crossing)
+    return Fetch(MULTIFETCH, crossing="tiles" if on_gpus else "plain_tiles")
 
 
-def _out_of_reach(apart: _Pairs, contexts: Sequence[mx.Context]) -> str:
+def _out_of_reach(apart: frozenset[tuple[int, int]], contexts: Sequence[mx.Context]) -> str:
     """A sentence that names GPUs that cannot read others' memory."""
     pairs = sorted(apart)
     shown = [
@@ -92,108 +87,62 @@ def _out_of_reach(apart: _Pairs, contexts: Sequence[mx.Context]) -> str:
     return f"these GPUs cannot read others' memory: {', '.join(shown)}{more}"
 
 
-def _self_test(
-    contexts: tuple[mx.Context, ...], apart: _Pairs = frozenset(), crossing: str = "copies"
-) -> Optional[str]:
-    """Let every worker fetch a row from every worker that it reaches. Return the problem.
+def _self_test(contexts: tuple[mx.Context, ...]) -> Optional[str]:
+    """Let every worker fetch a row from every worker. Return the problem.
 
     MXNet keeps an error with every array that a failed operator should have written. No such array
     is left when this returns.
     """
     mx.nd.waitall()  # raises errors of earlier operators
     try:
-        return _problem(contexts, apart, crossing)
+        return _problem(contexts)
     except TofuError as error:
         with contextlib.suppress(mx.base.MXNetError):
             mx.nd.waitall()
         return str(error)
 
 
-def _problem(contexts: tuple[mx.Context, ...], apart: _Pairs, crossing: str) -> Optional[str]:
+def _problem(contexts: tuple[mx.Context, ...]) -> Optional[str]:
     rows = np.arange(len(contexts) * _WIDTH, dtype="float32").reshape(-1, _WIDTH)
     tiles = {
         f"tile{worker}": mx.nd.array(rows[worker : worker + 1], context)
         for worker, context in enumerate(contexts)
     }
-    graph = _test_graph(len(contexts), apart, crossing)
-    executor = bind("MultiFetch test", graph, contexts, tiles)
+    executor = bind("MultiFetch test", _test_graph(len(contexts)), contexts, tiles)
     with mxnet_errors("running MultiFetch's self-test"):
-        regions = [array.asnumpy() for array in executor.forward()[: len(contexts)]]
-    check_fetches()
-    for reader, (context, region) in enumerate(zip(contexts, regions)):
-        if not np.array_equal(region, rows[_read_by(reader, len(contexts), apart)]):
+        regions = [array.asnumpy() for array in executor.forward()]
+    for context, region in zip(contexts, regions):
+        if not np.array_equal(region, rows):
             return f"MultiFetch's self-test found wrong values on {context}"
     return None
 
 
-def _read_by(reader: int, workers: int, apart: _Pairs) -> list[int]:
-    return [worker for worker in range(workers) if (reader, worker) not in apart]
-
-
-def _test_graph(workers: int, apart: _Pairs = frozenset(), crossing: str = "copies") -> _core.Graph:
-    direct: dict[str, Any] = {} if crossing == "copies" else {"__direct__": "1"}
-    tiles, handles = [], []
-    for worker in range(workers):
-        tiles.append(_node(VARIABLE, f"tile{worker}", worker, [], [(1, _WIDTH)], [_FLOAT32]))
-        if direct:
-            continue
-        publish = ("_tofu_publish", f"publish{worker}", worker, [Entry(tiles[-1])])
-        handles.append(_node(*publish, [(1,)], [_INT64]))
-    fetches = []
-    for reader in range(workers):
-        rows = _read_by(reader, workers, apart)
-        others = [worker for worker in rows if worker != reader]
-        pieces = [
-            f"{number}@0,0>{rows.index(worker)},0:1,{_WIDTH}"
-            for number, worker in enumerate([*others, reader])
+def _test_graph(workers: int) -> _core.Graph:
+    """Every worker fetches all workers' rows."""
+    row = (1, _WIDTH)
+    tiles = [_node(VARIABLE, f"tile{worker}", worker, [], row) for worker in range(workers)]
+    pieces = ";".join(f"{worker}@0,0>{worker},0:1,{_WIDTH}" for worker in range(workers))
+    spec = (
+        f"dtype={_FLOAT32} shape={workers},{_WIDTH} sources={f'1,{_WIDTH};' * workers} "
+        f"pieces={pieces}"
+    )
+    attrs = {"spec": spec, "label": "of the self-test", "__direct__": "1"}
+    inputs = [Entry(tile) for tile in tiles]
+    graph = Graph(
+        [
+            Entry(_node("_tofu_multifetch", f"fetch{w}", w, inputs, (workers, _WIDTH), **attrs))
+            for w in range(workers)
         ]
-        sources = handles or tiles
-        inputs = [*(Entry(sources[worker]) for worker in others), Entry(tiles[reader])]
-        owners = [f"{number}:0@{worker}" for number, worker in enumerate(others) if handles]
-        fetches.append(
-            _node(
-                "_tofu_multifetch",
-                f"fetch{reader}",
-                reader,
-                inputs,
-                [(len(rows), _WIDTH), (1,)],
-                [_FLOAT32, _INT64],
-                spec=f"dtype={_FLOAT32} shape={len(rows)},{_WIDTH} "
-                f"remote={len(others) if handles else 0} "
-                f"sources={f'1,{_WIDTH};' * len(rows)} pieces={';'.join(pieces)}",
-                handles=" ".join(owners),
-                label="of the self-test",
-                **direct,
-            )
-        )
-    retired = []
-    for owner in range(len(handles)):
-        readers = [
-            Entry(fetch, 1)
-            for reader, fetch in enumerate(fetches)
-            if reader != owner and (reader, owner) not in apart
-        ]
-        inputs = [Entry(tiles[owner]), Entry(handles[owner]), *readers]
-        retire = ("_tofu_retire", f"retire{owner}", owner, inputs)
-        retired.append(_node(*retire, [(1,)], [_INT64], num_args=str(len(inputs)), **direct))
-    graph = Graph([Entry(node) for node in [*fetches, *retired]])
+    )
     order = graph.topological()
-    attrs = {
+    shapes = {
         "shape": ["list_shape", [shape for node in order for shape in node.shapes]],
         "dtype": ["list_int", [dtype for node in order for dtype in node.dtypes]],
     }
-    return _core.Graph(graph.to_json(attrs))
+    return _core.Graph(graph.to_json(shapes))
 
 
-def _node(
-    op: str,
-    name: str,
-    worker: int,
-    inputs: list[Entry],
-    shapes: list[Shape],
-    dtypes: list[int],
-    **attrs: str,
-) -> Node:
-    node = Node(op, name, attrs, inputs, num_outputs=len(shapes), shapes=shapes, dtypes=dtypes)
+def _node(op: str, name: str, worker: int, inputs: list[Entry], shape: Shape, **attrs: str) -> Node:
+    node = Node(op, name, attrs, inputs, shapes=[shape], dtypes=[_FLOAT32])
     node.attrs["__ctx_group__"] = f"worker{worker}"
     return node

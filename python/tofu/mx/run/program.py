@@ -26,7 +26,7 @@ from mxnet.base import _LIB
 
 from tofu import _core
 from tofu.errors import GraphError
-from tofu.mx.extension import check_fetches, load, run_part, run_whole, runs_parts
+from tofu.mx.extension import load, run_part, run_whole, runs_parts
 from tofu.plans.layout import Head, Layout, heads_of, variables_of
 
 from .executor import bind, bind_apart
@@ -110,10 +110,8 @@ class Program:
             The outputs, valid until the program runs again.
 
         Raises:
-            GraphError: an input is missing or has another shape, or a fetch of an earlier
-                step has found no address of its tile.
+            GraphError: an input is missing or has another shape.
         """
-        check_fetches()
         for name, variable in self._variables.items():
             if variable.role == "data":
                 if name not in inputs:
@@ -149,7 +147,6 @@ class Program:
         """
         if not self._halves.has_backward:
             raise GraphError("backward: this graph was made without gradients")
-        check_fetches()
         for name, variable in self._variables.items():
             kind, _, index = variable.role.partition(":")
             if kind == "head_grad":

@@ -6,8 +6,8 @@ namespace tofu {
 
 // Runs a kernel with its own number of threads. `sources`: its TofuSources, as words;
 // `boxes`: read by the generic kernel only.
-using RunEmitted = void (*)(int blocks, char* region, long long* done,
-                            const char* const* sources, const long long* boxes);
+using RunEmitted = void (*)(int blocks, char* region, const char* const* sources,
+                            const long long* boxes);
 
 // From now on, kernels run only this block; -1: all blocks.
 void RunOnlyBlock(int block);

@@ -19,31 +19,29 @@ std::vector<MultiFetchSpec> EmittedSpecs() {
       std::mt19937 random(kSeedsPerDtype * static_cast<unsigned>(dtype) + seed);
       const int64_t grains[] = {16, 1, 8, 5};
       specs.push_back(RandomSpec(dtype, &random, grains[seed % 4]));
-      specs.back().num_remote =
-          static_cast<int>(random() % (specs.back().sources.size() + 1));
     }
   }
   for (const char* text : {
            // One row, whose length is not a multiple of a vector.
-           "dtype=0 shape=1027 remote=1 sources=1027; pieces=0@0>0:1027",
+           "dtype=0 shape=1027 sources=1027; pieces=0@0>0:1027",
            // Cells of one form, from several sources.
-           "dtype=2 shape=8,64 remote=2 sources=8,16;8,16;8,16;8,16; "
+           "dtype=2 shape=8,64 sources=8,16;8,16;8,16;8,16; "
            "pieces=0@0,0>0,0:8,16;1@0,0>0,16:8,16;2@0,0>0,32:8,16;3@0,0>0,48:8,16",
            // Adjacent tiles of two widths.
-           "dtype=0 shape=64,96 remote=1 sources=64,64;64,32; "
+           "dtype=0 shape=64,96 sources=64,64;64,32; "
            "pieces=0@0,0>0,0:64,64;1@0,0>0,64:64,32",
            // More rows than threads.
-           "dtype=0 shape=3000,3 remote=0 sources=3000,7; pieces=0@0,2>0,0:3000,3",
+           "dtype=0 shape=3000,3 sources=3000,7; pieces=0@0,2>0,0:3000,3",
            // A number at rank 0, and a region without elements.
-           "dtype=1 shape= remote=1 sources=;; pieces=0@>:#0;1@>:#1 terms=2 reduce=prod",
-           "dtype=1 shape=5 remote=1 sources=5;5; pieces=0@0>0:5#0;1@0>0:5#1 terms=2 "
+           "dtype=1 shape= sources=;; pieces=0@>:#0;1@>:#1 terms=2 reduce=prod",
+           "dtype=1 shape=5 sources=5;5; pieces=0@0>0:5#0;1@0>0:5#1 terms=2 "
            "reduce=logsumexp",
-           "dtype=6 shape=0,2 remote=0 sources= pieces=",
+           "dtype=6 shape=0,2 sources= pieces=",
            // A source so large that indices need 64 bits.
-           "dtype=0 shape=2,5 remote=1 sources=300000,4096; "
+           "dtype=0 shape=2,5 sources=300000,4096; "
            "pieces=0@299998,4090>0,0:2,5",
            // The same, with rows so far apart that only the last index needs 64 bits.
-           "dtype=0 shape=100,1,5 remote=1 sources=100,3000,4096; "
+           "dtype=0 shape=100,1,5 sources=100,3000,4096; "
            "pieces=0@0,2999,4090>0,0,0:100,1,5",
        }) {
     specs.push_back(ReadSpec(text));
@@ -51,20 +49,16 @@ std::vector<MultiFetchSpec> EmittedSpecs() {
   return specs;
 }
 
-MultiFetchSpec RefusedSpec() {
-  return ReadSpec("dtype=0 shape=16 remote=1 sources=8;8; pieces=0@0>0:8;1@0>8:8");
-}
-
 std::vector<WideSpec> WideSpecs() {
   constexpr int64_t kAll = 5000000000;
   constexpr int64_t kRow = int64_t{2} * 32768;
   return {
-      {"dtype=3 shape=5000000000 remote=1 sources=5000000000; pieces=0@0>0:5000000000",
-       kAll, kAll, 0},
-      {"dtype=2 shape=70000,32768 remote=1 sources=70000,32776; "
+      {"dtype=3 shape=5000000000 sources=5000000000; pieces=0@0>0:5000000000", kAll, kAll,
+       0},
+      {"dtype=2 shape=70000,32768 sources=70000,32776; "
        "pieces=0@0,8>0,0:70000,32768",
        kRow, kRow + 16, 16},
-      {"dtype=5 shape=5000000000 remote=1 sources=5000000000;5000000000; "
+      {"dtype=5 shape=5000000000 sources=5000000000;5000000000; "
        "pieces=0@0>0:5000000000#0;1@0>0:5000000000#1 terms=2 reduce=sum",
        kAll, kAll, 0},
   };

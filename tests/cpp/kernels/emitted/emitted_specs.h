@@ -11,9 +11,6 @@ namespace tofu {
 
 std::vector<MultiFetchSpec> EmittedSpecs();
 
-// Two tiles side by side, the first of another worker.
-MultiFetchSpec RefusedSpec();
-
 // Regions of more than 4 GiB and 2^31 elements, in rows of one source.
 struct WideSpec {
   const char* text;

@@ -28,16 +28,15 @@ std::string Literals(const std::string& text) {
 // Writes a kernel in its own namespace, with a function that runs it.
 void Write(const tofu::CudaKernel& kernel, const std::string& number, std::ostream* out) {
   const std::string boxes = kernel.boxes.empty() ? "" : ", boxes";
-  *out
-      << "#define tofu_fetch tofu_fetch" << number << "\nnamespace kernel" << number
-      << " {\n"
-      << kernel.source
-      << "void Run(int blocks, char* region, long long* done, const char* const* given,\n"
-         "         const long long* boxes) {\n  TofuSources sources;\n"
-         "  std::memcpy(&sources, given, sizeof(sources));\n  tofu_cuda::Launch(blocks, "
-      << kernel.threads << ", [&] { tofu_fetch(region, done, sources" << boxes
-      << "); });\n}\nconst char kText[] = " << Literals(kernel.source)
-      << ";\n}\n#undef tofu_fetch\n";
+  *out << "#define tofu_fetch tofu_fetch" << number << "\nnamespace kernel" << number
+       << " {\n"
+       << kernel.source
+       << "void Run(int blocks, char* region, const char* const* given,\n"
+          "         const long long* boxes) {\n  TofuSources sources;\n"
+          "  std::memcpy(&sources, given, sizeof(sources));\n  tofu_cuda::Launch(blocks, "
+       << kernel.threads << ", [&] { tofu_fetch(region, sources" << boxes
+       << "); });\n}\nconst char kText[] = " << Literals(kernel.source)
+       << ";\n}\n#undef tofu_fetch\n";
 }
 
 }  // namespace
@@ -61,7 +60,6 @@ int main(int argc, char** argv) {
     table.append(number).append("::Run},\n");
   };
   std::vector<tofu::MultiFetchSpec> specs = tofu::EmittedSpecs();
-  specs.push_back(tofu::RefusedSpec());
   for (const tofu::WideSpec& wide : tofu::WideSpecs()) {
     specs.push_back(tofu::ReadSpec(wide.text));
   }

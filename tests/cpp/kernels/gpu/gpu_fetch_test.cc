@@ -18,7 +18,6 @@
 #include "kernels/combine.h"
 #include "kernels/cuda_generic.h"
 #include "kernels/emitted/emitted_specs.h"
-#include "kernels/handle.h"
 #include "kernels/multifetch.h"
 #include "mxnet/multifetch_ops.h"
 #include "support/indices.h"
@@ -66,43 +65,26 @@ class GpuFetchTest : public testing::Test {
     if (num_gpus_ == 0) GTEST_SKIP() << "no GPU: the driver finds none";
   }
 
-  // The region that `compiled` makes on GPU `reader` of tiles on GPU `owner`.
+  // The region that `compiled` makes on GPU `reader`; the first tile is on GPU `owner`.
   static std::vector<char> Run(const MultiFetchSpec& spec, const CompiledFetch& compiled,
                                const std::vector<std::vector<char>>& data, int reader,
                                int owner, size_t shift) {
     const CudaDriver& driver = CudaDriver::Default();
     std::vector<std::unique_ptr<DeviceArray>> arrays;
-    FetchCall call;
+    std::vector<const void*> sources;
     for (size_t i = 0; i < data.size(); ++i) {
-      const bool is_remote = static_cast<int>(i) < spec.num_remote;
       arrays.push_back(std::make_unique<DeviceArray>(
-          is_remote ? owner : reader, data[i].data(), data[i].size(), shift));
-      CudaAddress address = arrays.back()->address();
-      if (is_remote) {
-        call.owners.push_back(static_cast<int>(i));
-        address = SealHandle(reinterpret_cast<const void*>(address), call.owners.back());
-        arrays.push_back(
-            std::make_unique<DeviceArray>(reader, &address, sizeof(address), 0));
-        address = arrays.back()->address();
-      }
-      call.sources.push_back(reinterpret_cast<const void*>(address));
+          i == 0 ? owner : reader, data[i].data(), data[i].size(), shift));
+      sources.push_back(reinterpret_cast<const void*>(arrays.back()->address()));
     }
     const size_t bytes = Elements(spec.shape) * ElementBytes(spec.dtype);
     std::vector<char> region(bytes, 'x');
     const DeviceArray target(reader, region.data(), bytes, shift);
-    const uint64_t seven = 7;
-    const DeviceArray done(reader, &seven, sizeof(seven), 0);
     const CudaContext context = Gpus::Default().Context(reader);
-    FaultRecord faults(driver, context);
-    const GpuFetch fetch(compiled, driver, context, faults);
-    fetch.Launch(call, reinterpret_cast<void*>(target.address()),
-                 reinterpret_cast<void*>(done.address()), nullptr);
+    const GpuFetch fetch(compiled, driver, context);
+    fetch.Launch(sources, reinterpret_cast<void*>(target.address()), nullptr);
     const CudaDriver::Current current(driver, context);
     driver.Wait(nullptr);
-    uint64_t written = 1;
-    driver.CopyToHost(&written, done.address(), sizeof(written));
-    EXPECT_EQ(written, 0u);
-    EXPECT_FALSE(faults.Take().has_value());
     driver.CopyToHost(region.data(), target.address(), bytes);
     return region;
   }
@@ -122,39 +104,6 @@ std::vector<std::vector<char>> RandomData(const MultiFetchSpec& spec, unsigned s
     }
   }
   return data;
-}
-
-// Calls an operator on the arrays of one device, as MXNet would.
-void Call(const std::string& name, const std::string& spec, int device,
-          const std::vector<const DeviceArray*>& inputs,
-          const std::vector<const DeviceArray*>& outputs) {
-  const auto addresses = [](const std::vector<const DeviceArray*>& arrays) {
-    std::vector<void*> pointers;
-    for (const DeviceArray* array : arrays) {
-      pointers.push_back(reinterpret_cast<void*>(array->address()));
-    }
-    return pointers;
-  };
-  const std::vector<void*> in = addresses(inputs);
-  const std::vector<void*> out = addresses(outputs);
-  const char* const keys[] = {"spec"};
-  const char* const values[] = {spec.c_str()};
-  int index = 0;
-  while (FindOp(index) != nullptr && FindOp(index)->name != name) ++index;
-  ASSERT_NE(FindOp(index), nullptr) << name;
-  FindOp(index)->compute({keys, values, 1},
-                         {in.data(), static_cast<int>(in.size()), out.data(),
-                          static_cast<int>(out.size()), true, device, nullptr});
-}
-
-// A number on a device, read after all work there is done.
-uint64_t NumberAt(const DeviceArray& array, int device) {
-  const CudaDriver& driver = CudaDriver::Default();
-  const CudaDriver::Current current(driver, Gpus::Default().Context(device));
-  driver.Wait(nullptr);
-  uint64_t number = 0;
-  driver.CopyToHost(&number, array.address(), sizeof(number));
-  return number;
 }
 
 TEST_F(GpuFetchTest, ReadsWhatTheCpuReads) {
@@ -207,7 +156,7 @@ TEST_F(GpuFetchTest, ReadsTheMemoryOfPeers) {
   ExpectPeerAccess(0, 1);
   ExpectPeerAccess(1, 0);
   const MultiFetchSpec spec = ReadSpec(
-      "dtype=0 shape=64,96 remote=1 sources=64,64;64,32; "
+      "dtype=0 shape=64,96 sources=64,64;64,32; "
       "pieces=0@0,0>0,0:64,64;1@0,0>0,64:64,32");
   const CompiledFetch compiled = CompileFetch(spec, [](const CudaKernel& kernel) {
     const int arch = CudaDriver::Default().Arch(0);
@@ -251,7 +200,7 @@ std::string ManyBoxes(int source_extent) {
     const std::string place = std::to_string(at);
     pieces += (i > 1 ? ";0@" : "0@") + place + ">" + place + ":" + std::to_string(i);
   }
-  return "dtype=0 shape=325 remote=0 sources=" + std::to_string(source_extent) +
+  return "dtype=0 shape=325 sources=" + std::to_string(source_extent) +
          "; pieces=" + pieces;
 }
 
@@ -310,82 +259,37 @@ TEST_F(GpuFetchTest, FindsThePairsThatAreOutOfReachAndConnectsTheOthers) {
   EXPECT_TRUE(gpus.Connect({0, 1}).empty());  // other GPUs do not matter
 }
 
-TEST_F(GpuFetchTest, OperatorsPublishFetchAndRetire) {
+TEST_F(GpuFetchTest, TheOperatorMakesARegionForEachSpecification) {
   const CudaDriver& driver = CudaDriver::Default();
   const int owner = num_gpus_ > 1 && driver.CanReach(0, 1) ? 1 : 0;
-  const MultiFetchSpec spec = ReadSpec(
-      "dtype=0 shape=64,96 remote=1 sources=64,64;64,32; "
-      "pieces=0@0,0>0,0:64,64;1@0,0>0,64:64,32");
-  const std::vector<std::vector<char>> data = RandomData(spec, 2);
-  const uint64_t seven = 7;
+  const std::string text =
+      "dtype=0 shape=64,96 sources=64,64;64,32; pieces=0@0,0>0,0:64,64;1@0,0>0,64:64,32";
+  const std::string both = text + "|dtype=0 shape=1027 sources=1027; pieces=0@0>0:1027";
+  const std::vector<std::vector<char>> data = RandomData(ReadSpec(text), 2);
   const DeviceArray remote(owner, data[0].data(), data[0].size(), 0);
   const DeviceArray local(0, data[1].data(), data[1].size(), 0);
-  const DeviceArray published(owner, &seven, sizeof(seven), 0);
-  const DeviceArray acknowledged(0, &seven, sizeof(seven), 0);
-  const DeviceArray retired(owner, &seven, sizeof(seven), 0);
   std::vector<char> region(64 * 96 * 4);
+  std::vector<char> small(1027 * 4);
   const DeviceArray target(0, region.data(), region.size(), 0);
-
-  Call("_tofu_publish", "", owner, {&remote}, {&published});
-  EXPECT_EQ(NumberAt(published, owner),
-            SealHandle(reinterpret_cast<const void*>(remote.address()), 0));
-  // MXNet copies the handle to the reader.
-  const uint64_t address = NumberAt(published, owner);
-  const DeviceArray handle(0, &address, sizeof(address), 0);
-  Call("_tofu_multifetch", WriteSpec(spec), 0, {&handle, &local},
-       {&target, &acknowledged});
-  EXPECT_EQ(NumberAt(acknowledged, 0), 0u);
-  Call("_tofu_retire", "", owner, {&remote, &published}, {&retired});
-  EXPECT_EQ(NumberAt(retired, owner), seven);  // a retirement leaves its token unwritten
+  const DeviceArray second(0, small.data(), small.size(), 0);
+  const auto pointer = [](const DeviceArray& array) {
+    return reinterpret_cast<void*>(array.address());
+  };
+  void* const in[] = {pointer(remote), pointer(local), pointer(remote)};
+  void* const out[] = {pointer(target), pointer(second)};
+  const char* const keys[] = {"spec"};
+  const char* const values[] = {both.c_str()};
+  FindOp(0)->compute({keys, values, 1}, {in, 3, out, 2, true, 0, nullptr});
 
   const void* tiles[] = {data[0].data(), data[1].data()};
   std::vector<char> expected(region.size());
-  MultiFetch(spec).Run(tiles, expected.data());
+  MultiFetch(ReadSpec(text)).Run(tiles, expected.data());
   const CudaDriver::Current current(driver, Gpus::Default().Context(0));
+  driver.Wait(nullptr);
   driver.CopyToHost(region.data(), target.address(), region.size());
+  driver.CopyToHost(small.data(), second.address(), small.size());
   EXPECT_EQ(region, expected);
-}
-
-// The text that an operator throws; empty if it does not.
-std::string Complaint(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
-TEST_F(GpuFetchTest, ALostHandleIsReportedOnceByTheNextOperator) {
-  const std::string spec = WriteSpec(RefusedSpec());
-  const std::vector<char> zeros(64, 0);
-  const uint64_t nothing = 0;
-  const DeviceArray tile(0, zeros.data(), 32, 0);
-  const DeviceArray lost(0, &nothing, sizeof(nothing), 0);
-  const DeviceArray region(0, zeros.data(), 64, 0);
-  const DeviceArray number(0, &nothing, sizeof(nothing), 0);
-  Call("_tofu_multifetch", spec, 0, {&lost, &tile}, {&region, &number});
-  NumberAt(number, 0);  // waits
-  // Nothing reads a retirement's token, so it leaves the report to others.
-  EXPECT_EQ(Complaint([&] { Call("_tofu_retire", "", 0, {&tile}, {&number}); }), "");
-  EXPECT_EQ(Complaint([&] { Call("_tofu_publish", "", 0, {&tile}, {&number}); }),
-            "MultiFetch on worker 0: found a null address, expected an address that "
-            "worker 0 published; the copy of a handle between these two workers failed, "
-            "use TOFU_FETCH=plain");
-  EXPECT_EQ(Complaint([&] { Call("_tofu_publish", "", 0, {&tile}, {&number}); }), "");
-  for (const char* const op : {"_tofu_publish", "_tofu_multifetch"}) {
-    Call("_tofu_multifetch", spec, 0, {&lost, &tile}, {&region, &number});
-    NumberAt(number, 0);
-    const bool is_fetch = std::string(op) == "_tofu_multifetch";
-    const auto call = [&] {
-      if (is_fetch) {
-        Call(op, spec, 0, {&lost, &tile}, {&region, &number});
-      } else {
-        Call(op, "", 0, {&tile}, {&number});
-      }
-    };
-    EXPECT_NE(Complaint(call).find("found a null address"), std::string::npos) << op;
-  }
+  EXPECT_EQ(std::memcmp(small.data(), data[0].data(), small.size()), 0);
 }
 
 }  // namespace

@@ -47,9 +47,7 @@ const char* const kNames[] = {
     "_backward_State",  // reads the state of its forward operator
     "_backward_Far",    // after the end of FInferShape
     "Convolution",      // takes oneDNN's layouts
-    "_tofu_publish",
-    "_tofu_multifetch",
-    "_tofu_retire",  // after the end of TIsMKLDNN
+    "_tofu_multifetch",  // after the end of TIsMKLDNN
 };
 constexpr int kNumOps = sizeof(kNames) / sizeof(kNames[0]);
 constexpr int kNumBackward = 6;  // and as many forward operators

@@ -45,13 +45,11 @@ TEST(OperatorUses, EqualCallsAreOneUseOtherAttributesOrInputsAnother) {
 TEST(OperatorUses, OurOwnOperatorsHaveNone) {
   GraphBuilder builder;
   const NodeEntry x = Variable(&builder, 0, {4});
-  for (const char* op : {kPublishOp, kMultiFetchOp, kRetireOp}) {
-    Operator(&builder, op, {x});
-  }
+  Operator(&builder, kMultiFetchOp, {x});
   Operator(&builder, "a", {x});
   const OperatorUses uses = UsesOf(builder);
-  EXPECT_EQ(uses.node_uses, (std::vector<int>{-1, -1, -1, -1, 0}));
-  EXPECT_EQ(uses.nodes, (std::vector<int>{4}));
+  EXPECT_EQ(uses.node_uses, (std::vector<int>{-1, -1, 0}));
+  EXPECT_EQ(uses.nodes, (std::vector<int>{2}));
 }
 
 TEST(OperatorUses, NamesAndValuesDoNotRunIntoEachOther) {
@@ -89,19 +87,6 @@ TEST(OperatorUses, TellAttributesOfOperatorsFromThoseOfNodes) {
   EXPECT_TRUE(IsOperatorAttr("num_hidden"));
   EXPECT_TRUE(IsOperatorAttr("_private"));
   EXPECT_FALSE(IsOperatorAttr("__ctx_group__"));
-}
-
-TEST(OperatorUses, ShapesThatCrossAreListedOnce) {
-  GraphBuilder builder;
-  const NodeEntry x = Variable(&builder, 0, {4});
-  const NodeEntry y = Variable(&builder, 0, {6});
-  const NodeEntry read_in_place = builder.Copy("d", 1, y);
-  builder.graph().nodes[read_in_place.node].attrs[kDirectAttr] = "1";
-  builder.Copy("c", 0, y);
-  EXPECT_TRUE(CrossingShapes(builder.graph()).empty());
-  builder.Copy("a", 1, x);
-  builder.Copy("b", 1, x);
-  EXPECT_EQ(CrossingShapes(builder.graph()), (std::set<Shape>{{4}}));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class BundleFetchesTest : public testing::Test {
 
   NodeEntry Fetch(NodeEntry tile, const std::string& name) {
     const Box box = {{0}, {4}};
-    if (!emitter_) emitter_.emplace(crossing_, &builder_);
+    if (!emitter_) emitter_.emplace(Crossing::kPlainTiles, &builder_);
     return emitter_->Emit(PlanFetch(1, box, box, {{0, box}}), {tile, tile}, kFloat32,
                           name);
   }
@@ -46,7 +46,7 @@ class BundleFetchesTest : public testing::Test {
 
   // The nodes of an operator after the pass.
   std::vector<Node> Bundled(const std::string& op) {
-    BundleFetches({}, gradients_, &builder_.graph(), &builder_.node_workers());
+    BundleFetches(gradients_, &builder_.graph(), &builder_.node_workers());
     EXPECT_EQ(builder_.node_workers().size(), builder_.graph().nodes.size());
     std::vector<Node> found;
     for (const Node& node : builder_.graph().nodes) {
@@ -57,7 +57,7 @@ class BundleFetchesTest : public testing::Test {
 
   // Fetches of gradients: worker 0 makes a tile of each of these sizes.
   std::vector<NodeEntry> FetchGradients(const std::vector<int64_t>& sizes) {
-    if (!emitter_) emitter_.emplace(crossing_, &builder_);
+    if (!emitter_) emitter_.emplace(Crossing::kPlainTiles, &builder_);
     std::vector<NodeEntry> fetched;
     for (int64_t size : sizes) {
       const std::string name = "g" + std::to_string(builder_.graph().nodes.size());
@@ -76,134 +76,27 @@ class BundleFetchesTest : public testing::Test {
 
   GraphBuilder builder_;
   std::set<int> gradients_;  // numbers of heads
-  Crossing crossing_ = Crossing::kCopies;
   std::optional<MultiFetchEmitter> emitter_;
 };
 
-TEST_F(BundleFetchesTest, WhatOneOperatorReadsIsOneFetchOfOnePublication) {
+TEST_F(BundleFetchesTest, RegionsThatOneOperatorReadsAreOneFetch) {
   const NodeEntry a = Tile("a");
   const NodeEntry b = Tile("b");
   const NodeEntry use = Use("use", {Fetch(a, "fa"), Fetch(b, "fb")});
   builder_.graph().heads = {use};
   const std::vector<Node> fetches = Bundled(kMultiFetchOp);
   ASSERT_EQ(fetches.size(), 1u);
-  EXPECT_EQ(fetches[0].num_outputs, 3);
-  ASSERT_EQ(fetches[0].inputs.size(), 1u) << "one handle";
-  EXPECT_EQ(fetches[0].attrs.at(kHandlesAttr), "0:0@0 0:1@0");
+  EXPECT_EQ(fetches[0].num_outputs, 2);
+  ASSERT_EQ(fetches[0].inputs.size(), 2u);
+  EXPECT_EQ(NumInputs(ReadBundle(fetches[0].attrs.at(kSpecAttr))), 2);
+  EXPECT_EQ(fetches[0].attrs.at(kLabelAttr), fetches[0].name);
   const Graph& graph = builder_.graph();
-  const Node& publish = graph.nodes[fetches[0].inputs[0].node];
-  EXPECT_EQ(publish.op, kPublishOp);
-  EXPECT_EQ(publish.inputs.size(), 2u);
-  EXPECT_EQ(publish.attrs.at(kNumTilesAttr), "2");
-  EXPECT_EQ(graph.shape(fetches[0].inputs[0]), (Shape{2}));
+  EXPECT_EQ(graph.nodes[fetches[0].inputs[0].node].name, "a");
+  EXPECT_EQ(graph.nodes[fetches[0].inputs[1].node].name, "b");
   const Node& user = graph.nodes[graph.heads[0].node];
   EXPECT_EQ(user.inputs[0].node, user.inputs[1].node);
   EXPECT_EQ(user.inputs[0].index, 0);
   EXPECT_EQ(user.inputs[1].index, 1);
-  EXPECT_EQ(graph.shape({user.inputs[0].node, 2}), (Shape{1})) << "the acknowledgement";
-  EXPECT_EQ(graph.dtype({user.inputs[0].node, 2}), kHandleDtype);
-}
-
-TEST_F(BundleFetchesTest, APublicationHasAtMostFourTiles) {
-  std::vector<NodeEntry> regions;
-  for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
-    regions.push_back(Fetch(Tile(name), std::string("f") + name));
-  }
-  builder_.graph().heads = {Use("use", regions)};
-  const std::vector<Node> published = Bundled(kPublishOp);
-  ASSERT_EQ(published.size(), 2u);
-  EXPECT_EQ(published[0].inputs.size(), 4u);
-  EXPECT_EQ(published[1].inputs.size(), 2u);
-  const Node& user = builder_.graph().nodes[builder_.graph().heads[0].node];
-  const Node& fetch = builder_.graph().nodes[user.inputs[0].node];
-  EXPECT_EQ(fetch.num_outputs, 7);
-  EXPECT_EQ(fetch.attrs.at(kHandlesAttr), "0:0@0 0:1@0 0:2@0 0:3@0 1:0@0 1:1@0");
-}
-
-// A handle of two numbers might take the memory of a tensor of up to 32 elements.
-TEST_F(BundleFetchesTest, HandlesAreTooSmallForTheMemoryOfBlockedTensors) {
-  for (const auto& [shape, expected] : {std::pair(Shape{1, 65, 1, 1}, 1),
-                                        {Shape{1, 33, 1, 1}, 2},
-                                        {Shape{1, 32, 1, 1}, 4},
-                                        {Shape{32, 1}, 1},
-                                        {Shape{1, 16, 1, 1}, 1},
-                                        {Shape{1, 3, 1}, 2}}) {
-    builder_ = GraphBuilder();
-    MultiFetchEmitter emitter(Crossing::kCopies, &builder_);
-    Node node;
-    node.name = "blocked";
-    builder_.Add(std::move(node), 1, {shape}, {kFloat32});
-    std::vector<NodeEntry> regions;
-    const Box box = {{0}, {4}};
-    for (const char* name : {"a", "b", "c", "d"}) {
-      const NodeEntry tile = Tile(name);
-      regions.push_back(emitter.Emit(PlanFetch(1, box, box, {{0, box}}), {tile, tile},
-                                     kFloat32, std::string("f") + name));
-    }
-    builder_.graph().heads = {Use("use", regions)};
-    EXPECT_EQ(static_cast<int>(Bundled(kPublishOp).size()), expected)
-        << shape.size() << " " << shape[1];
-  }
-}
-
-class BundleParameters : public BundleFetchesTest {
- protected:
-  // One fetch for each of `count` tiles, each read by an operator of its own.
-  void Read(int count) {
-    for (int i = 0; i < count; ++i) {
-      const std::string name = "w" + std::to_string(i);
-      names_.insert(name);
-      const NodeEntry region = Fetch(Tile(name), "f" + name);
-      builder_.graph().heads.push_back(Use("use" + name, {region}));
-    }
-  }
-
-  std::vector<Node> Published() {
-    BundleFetches(names_, gradients_, &builder_.graph(), &builder_.node_workers());
-    EXPECT_EQ(builder_.node_workers().size(), builder_.graph().nodes.size());
-    std::vector<Node> found;
-    for (const Node& node : builder_.graph().nodes) {
-      if (node.op == kPublishOp) found.push_back(node);
-      if (node.op != kMultiFetchOp) continue;
-      // The handle's element is the fetch's own tile.
-      const auto& handles = node.attrs.find(kHandlesAttr);
-      const size_t element =
-          handles == node.attrs.end()
-              ? 0
-              : std::stoul(handles->second.substr(handles->second.find(':') + 1));
-      const Node& publish = builder_.graph().nodes[node.inputs[0].node];
-      const std::string tile = builder_.graph().nodes[publish.inputs[element].node].name;
-      EXPECT_EQ(node.name, "f" + tile + "/fetch");
-    }
-    return found;
-  }
-
-  std::set<std::string> names_;
-};
-
-TEST_F(BundleParameters, ThoseOfAWorkerArePublishedSixteenAtATime) {
-  crossing_ = Crossing::kPlainTiles;
-  Read(18);
-  const std::vector<Node> published = Published();
-  ASSERT_EQ(published.size(), 2u);
-  EXPECT_EQ(published[0].inputs.size(), 16u);
-  EXPECT_EQ(published[1].inputs.size(), 2u);
-  const Graph& graph = builder_.graph();
-  for (int node = 0; node < graph.num_nodes(); ++node) {
-    for (NodeEntry input : graph.nodes[node].inputs) EXPECT_LT(input.node, node);
-  }
-}
-
-TEST_F(BundleParameters, HandlesThatAreCopiedStaySmall) {
-  Read(3);
-  EXPECT_EQ(Published().size(), 3u);
-}
-
-TEST_F(BundleParameters, OtherVariablesArePublishedAlone) {
-  crossing_ = Crossing::kPlainTiles;
-  Read(3);
-  names_ = {"w1"};
-  EXPECT_EQ(Published().size(), 3u);
 }
 
 TEST_F(BundleFetchesTest, WhatDifferentOperatorsReadStaysApart) {
@@ -213,7 +106,6 @@ TEST_F(BundleFetchesTest, WhatDifferentOperatorsReadStaysApart) {
   const NodeEntry both = Use("both", {fetched, Fetch(b, "fb")});
   builder_.graph().heads = {both, Use("one", {fetched})};
   EXPECT_EQ(Bundled(kMultiFetchOp).size(), 2u);
-  EXPECT_EQ(Bundled(kPublishOp).size(), 2u);
 }
 
 TEST_F(BundleFetchesTest, TheScriptReadsAHeadByItself) {
@@ -223,16 +115,15 @@ TEST_F(BundleFetchesTest, TheScriptReadsAHeadByItself) {
   const NodeEntry fb = Fetch(b, "fb");
   builder_.graph().heads = {Use("use", {fa, fb}), fa};
   EXPECT_EQ(Bundled(kMultiFetchOp).size(), 2u);
-  EXPECT_EQ(builder_.graph().nodes[builder_.graph().heads[1].node].num_outputs, 2);
+  EXPECT_EQ(builder_.graph().nodes[builder_.graph().heads[1].node].num_outputs, 1);
 }
 
 TEST_F(BundleFetchesTest, SmallGradientsAreOneFetch) {
-  crossing_ = Crossing::kPlainTiles;
   FetchGradients({1024, 8, 3000, 1024, 40});
   const std::vector<Node> fetches = Bundled(kMultiFetchOp);
   ASSERT_EQ(fetches.size(), 2u) << "of at most 16 KiB";
-  EXPECT_EQ(fetches[0].num_outputs, 4);
-  EXPECT_EQ(fetches[1].num_outputs, 3);
+  EXPECT_EQ(fetches[0].num_outputs, 3);
+  EXPECT_EQ(fetches[1].num_outputs, 2);
   const Graph& graph = builder_.graph();
   const int64_t sizes[] = {1024, 8, 3000, 1024, 40};
   for (size_t head = 0; head < graph.heads.size(); ++head) {
@@ -245,20 +136,18 @@ TEST_F(BundleFetchesTest, SmallGradientsAreOneFetch) {
 }
 
 TEST_F(BundleFetchesTest, LargeGradientsAreFetchedApart) {
-  crossing_ = Crossing::kPlainTiles;
   FetchGradients({4096, 4096});
   EXPECT_EQ(Bundled(kMultiFetchOp).size(), 2u);
 }
 
 TEST_F(BundleFetchesTest, LargeGradientsOfTheSameTermsAreOneFetch) {
-  crossing_ = Crossing::kPlainTiles;
   Node node;
   node.op = "make";
   node.name = "both";
   node.num_outputs = 2;
   const int made =
       builder_.Add(std::move(node), 0, {{8192}, {8192}}, {kFloat32, kFloat32});
-  emitter_.emplace(crossing_, &builder_);
+  emitter_.emplace(Crossing::kPlainTiles, &builder_);
   const Box box = {{0}, {8192}};
   for (int i = 0; i < 2; ++i) {
     const NodeEntry tile = {made, i};
@@ -270,24 +159,14 @@ TEST_F(BundleFetchesTest, LargeGradientsOfTheSameTermsAreOneFetch) {
   FetchGradients({8192});
   const std::vector<Node> fetches = Bundled(kMultiFetchOp);
   ASSERT_EQ(fetches.size(), 2u);
-  EXPECT_EQ(fetches[0].num_outputs, 3);
+  EXPECT_EQ(fetches[0].num_outputs, 2);
 }
 
 TEST_F(BundleFetchesTest, GradientsThatAreReadInTheStepAreFetchedApart) {
-  crossing_ = Crossing::kPlainTiles;
   const std::vector<NodeEntry> fetched = FetchGradients({4, 4, 4, 4});
   builder_.graph().heads.push_back(Use("use", {fetched[0]}));
   builder_.graph().heads.push_back(fetched[1]);  // an output of the forward half, too
   EXPECT_EQ(Bundled(kMultiFetchOp).size(), 3u);
-}
-
-TEST_F(BundleFetchesTest, ATileThatAnotherFetchReadsToIsPublishedAlone) {
-  const NodeEntry a = Tile("a");
-  const NodeEntry b = Tile("b");
-  const NodeEntry use = Use("use", {Fetch(a, "fa"), Fetch(b, "fb")});
-  builder_.graph().heads = {use, Use("later", {Fetch(a, "again")})};
-  EXPECT_EQ(Bundled(kMultiFetchOp).size(), 2u);
-  EXPECT_EQ(Bundled(kPublishOp).size(), 2u);
 }
 
 }  // namespace

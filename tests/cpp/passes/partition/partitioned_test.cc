@@ -34,14 +34,5 @@ TEST(Partitioned, CountsWhatEachWorkerFetches) {
   EXPECT_EQ(Divided().fetched_bytes_per_worker, (std::vector<int64_t>{24, 24}));
 }
 
-TEST(Partitioned, ShiftedHeadsLeaveRoomForNewFirstOnes) {
-  Partitioned divided = Divided();
-  const int first = divided.heads[0].tiles[0].head;
-  const int second = divided.heads[0].tiles[1].head;
-  ShiftHeads(3, &divided.heads);
-  EXPECT_EQ(divided.heads[0].tiles[0].head, first + 3);
-  EXPECT_EQ(divided.heads[0].tiles[1].head, second + 3);
-}
-
 }  // namespace
 }  // namespace tofu

@@ -107,33 +107,11 @@ TEST(VerifyTiles, FindsFetchesThatMakeSomethingElse) {
   ExpectComplaint("makes another region", [](Partitioned* p) {
     p->graph.dtypes[p->graph.first_entry[NumberOf(p->graph, kMultiFetchOp)]] = 1;
   });
-  ExpectComplaint("is not a published tile",
-                  [](Partitioned* p) { NodeOf(p, kPublishOp).op = "_tofu_other"; });
-  ExpectComplaint("is not a published tile number 1", [](Partitioned* p) {
-    NodeOf(p, kMultiFetchOp).attrs[kHandlesAttr] = WriteHandles({{0, 1}});
-  });
-}
-
-TEST(VerifyTiles, FindsReadersAfterARetirement) {
-  // One reader's acknowledgement is missing.
-  ExpectComplaint("may read a tile after",
-                  [](Partitioned* p) { NodeOf(p, kRetireOp).inputs.pop_back(); });
-  ExpectComplaint("reads a region, expected the acknowledgement",
-                  [](Partitioned* p) { NodeOf(p, kRetireOp).inputs.back().index = 0; });
-}
-
-TEST(VerifyTiles, FindsTilesThatAreNeverRetired) {
-  ExpectComplaint("is fetched and never retired",
-                  [](Partitioned* p) { NodeOf(p, kRetireOp).op = "_tofu_other"; });
-}
-
-TEST(VerifyTiles, FindsRetirementsOfOtherTiles) {
-  ExpectComplaint("retires another tile", [](Partitioned* p) {
-    NodeOf(p, kRetireOp).inputs[0] = {NumberOf(p->graph, "mul"), 0};
-  });
-  ExpectComplaint("is on another worker than", [](Partitioned* p) {
-    Node& retire = NodeOf(p, kRetireOp);
-    retire.group = retire.group == "worker0" ? "worker1" : "worker0";
+  ExpectComplaint("has other inputs or outputs than",
+                  [](Partitioned* p) { NodeOf(p, kMultiFetchOp).inputs.pop_back(); });
+  ExpectComplaint("source 0 of the fetch", [](Partitioned* p) {
+    const NodeEntry tile = NodeOf(p, kMultiFetchOp).inputs[0];
+    p->graph.shapes[p->graph.entry_id(tile)] = {3};
   });
 }
 

@@ -62,15 +62,15 @@ TEST(SplitDraws, GivesTheRestVariables) {
   ASSERT_TRUE(draws.has_value());
   EXPECT_EQ(Names(draws->graph), (std::vector<std::string>{"noise1@0", "noise1@1"}));
   EXPECT_EQ(Names(divided.graph),
-            (std::vector<std::string>{"x@0", "x@1", "noise1@0/drawn0", "noise1@1/drawn0",
-                                      "mul2@0", "mul2@1", "mul3@0", "mul3@1"}));
+            (std::vector<std::string>{"x@0", "x@1", "noise1@0/drawn0", "mul2@0", "mul3@0",
+                                      "noise1@1/drawn0", "mul2@1", "mul3@1"}));
   ASSERT_EQ(draws->drawn.size(), 2u);
   for (int w = 0; w < 2; ++w) {
     const SavedEntry& entry = draws->drawn[w];
     EXPECT_EQ(entry.name, "noise1@" + std::to_string(w) + "/drawn0");
     EXPECT_EQ(entry.worker, w);
     EXPECT_EQ(draws->graph.heads[entry.forward_head].node, w);
-    EXPECT_EQ(divided.node_workers[2 + w], w);
+    EXPECT_EQ(divided.node_workers[2 + 3 * w], w);
   }
   EXPECT_EQ(divided.graph.shape({2, 0}), (Shape{2}));
   Verify(draws->graph, divided, {});
@@ -86,7 +86,6 @@ TEST(SplitDraws, LetsTheRestFetchFromWhatIsDrawn) {
   EXPECT_EQ(draws->drawn.size(), 2u);
   int fetches = 0;
   for (const Node& node : divided.graph.nodes) {
-    EXPECT_NE(node.op, kRetireOp);
     EXPECT_FALSE(node.runs_once) << node.name;
     if (node.op == kMultiFetchOp) ++fetches;
   }
@@ -99,24 +98,6 @@ TEST(SplitDraws, LetsTheRestFetchFromWhatIsDrawn) {
       EXPECT_EQ(divided.graph.nodes[is.node].name, before.graph.nodes[was.node].name);
     }
   }
-}
-
-// Partition adds retirements for its publications; a phase gets its own when scheduled.
-TEST(SplitDraws, LeavesTheRestNoRetirement) {
-  const MockGraph mock = Noisy();
-  PartitionOptions options{{}, FetchKind::kMultiFetch};
-  options.crossing = Crossing::kCopies;
-  options.small_bytes = 0;
-  Partitioned divided =
-      PartitionGraph(mock.graph, mock.table, FetchingPlan(mock), options);
-  const auto count = [](const Graph& graph, const std::string& op) {
-    return std::count_if(graph.nodes.begin(), graph.nodes.end(),
-                         [&](const Node& node) { return node.op == op; });
-  };
-  ASSERT_GT(count(divided.graph, kRetireOp), 0);
-  ASSERT_TRUE(SplitDraws(&divided).has_value());
-  EXPECT_GT(count(divided.graph, kPublishOp), 0);
-  EXPECT_EQ(count(divided.graph, kRetireOp), 0);
 }
 
 TEST(SplitDraws, DrawsWhatAnOutputIs) {
@@ -159,26 +140,27 @@ TEST(SplitDraws, ComesFirstInAJointStep) {
   const Partitioned divided = Divided(mock, FetchingPlan(mock));
   std::string dump;
   const TrainingStep step = ScheduleStep(
-      divided, {true}, [&](const std::string&, const std::string& text) { dump = text; });
+      divided, true, [&](const std::string&, const std::string& text) { dump = text; });
   EXPECT_TRUE(step.is_joint);
   ASSERT_EQ(step.graphs.size(), 2u);
-  EXPECT_EQ(Names(step.graphs[0]), (std::vector<std::string>{"noise1@0", "noise1@1"}));
+  EXPECT_EQ(Names(step.graphs[0]),
+            (std::vector<std::string>{"noise1@0", "noise1@1", "tofu_order"}));
   ASSERT_EQ(step.saved.size(), 2u);
+  EXPECT_EQ(step.graphs[0].heads[step.saved[1].forward_head].node, 1);
   int variables = 0;
   for (const Node& node : step.graphs[1].nodes) {
     variables += node.is_variable() && node.name == step.saved[1].name ? 1 : 0;
   }
   EXPECT_EQ(variables, 1) << "both halves read one variable";
   EXPECT_EQ(dump.rfind("draws\n", 0), 0u) << dump;
-  EXPECT_FALSE(ScheduleStep(divided, {false}).is_joint);
+  EXPECT_FALSE(ScheduleStep(divided, false).is_joint);
 }
 
 TEST(SplitDraws, IsNotForPredictions) {
   MockGraph mock;
   const NodeEntry x = mock.Variable("x", {4});
   mock.Head(mock.Elementwise("mul", {x, mock.Noise({4})}), "output");
-  const TrainingStep step =
-      ScheduleStep(Divided(mock, ReplicatedPlan(mock, {2})), {true});
+  const TrainingStep step = ScheduleStep(Divided(mock, ReplicatedPlan(mock, {2})), true);
   EXPECT_EQ(step.graphs.size(), 1u);
   EXPECT_TRUE(step.saved.empty());
 }

@@ -4,14 +4,10 @@
 
 #include <string>
 
-#include "fetch/crossing.h"
 #include "passes/partition/partition.h"
 #include "passes/schedule/control_deps.h"
-#include "passes/schedule/drop_acknowledgements.h"
 #include "passes/schedule/join_phases.h"
-#include "passes/schedule/order_nodes.h"
 #include "passes/schedule/phases.h"
-#include "passes/schedule/relay_regions.h"
 #include "support/mock_graph.h"
 
 namespace tofu {
@@ -35,72 +31,64 @@ Plan FetchingPlan(const MockGraph& mock) {
   return plan;
 }
 
-// Partitions with handles even for small tiles.
-Partitioned Divided(const MockGraph& mock, Crossing crossing = Crossing::kPlainTiles) {
+Partitioned Divided(const MockGraph& mock) {
   return PartitionGraph(mock.graph, mock.table, FetchingPlan(mock),
-                        {{}, FetchKind::kMultiFetch, true, crossing, 0});
+                        {{}, FetchKind::kMultiFetch});
 }
 
 TEST(TrainingStep, HasTheGraphsOfBothHalvesReadyToRun) {
   const MockGraph mock = TwoPhases();
-  Partitioned ordered = Divided(mock);
-  std::vector<int> workers;
-  for (int number : OrderNodes(&ordered.graph)) {
-    workers.push_back(ordered.node_workers[number]);
-  }
-  ordered.node_workers = workers;
-  Phases phases = SplitPhases(ordered);
-  DropAcknowledgements(&phases);
-  for (Graph* graph : {&phases.forward.graph, &phases.backward->graph}) {
-    RelayRegions(graph);
-    OrderExchange(graph);
+  Phases phases = SplitPhases(Divided(mock));
+  JointGraph expected = JoinPhases(phases);
+  for (Graph* graph : {&phases.forward.graph, &phases.backward->graph, &expected.graph}) {
     AddControlDeps(graph);
   }
-  const TrainingStep apart = ScheduleStep(Divided(mock), {});
+  const TrainingStep apart = ScheduleStep(Divided(mock), false);
   ASSERT_EQ(apart.graphs.size(), 2u);
   EXPECT_FALSE(apart.is_joint);
   EXPECT_EQ(WriteGraph(apart.graphs[0]), WriteGraph(phases.forward.graph));
   EXPECT_EQ(WriteGraph(apart.graphs[1]), WriteGraph(phases.backward->graph));
   EXPECT_EQ(apart.saved.size(), phases.saved.size());
 
-  const TrainingStep joint = ScheduleStep(Divided(mock), {true});
-  const JointGraph expected = JoinPhases(phases);
+  const TrainingStep joint = ScheduleStep(Divided(mock), true);
   ASSERT_EQ(joint.graphs.size(), 1u);
   EXPECT_TRUE(joint.is_joint);
   EXPECT_EQ(WriteGraph(joint.graphs[0]), WriteGraph(expected.graph));
-  EXPECT_EQ(joint.forward_nodes, expected.forward_nodes);
-  EXPECT_EQ(joint.nodes, expected.nodes);
   EXPECT_TRUE(joint.saved.empty());
   for (const TrainingStep* step : {&apart, &joint}) {
     EXPECT_EQ(step->workers, 2);
     EXPECT_EQ(step->variables.size(), 2u);
     ASSERT_EQ(step->forward_heads.size(), 1u);
     EXPECT_EQ(step->forward_heads[0].role, "output");
+    EXPECT_EQ(step->forward_heads[0].tiles[0].head, 1) << "after the order";
     ASSERT_EQ(step->backward_heads.size(), 1u);
     EXPECT_EQ(step->backward_heads[0].role, "gradient:w");
   }
 }
 
-TEST(TrainingStep, RelaysRegionsAndChainsNodesOnlyWhenAsked) {
+// The number of nodes that the executor runs in the forward half, and in both.
+std::pair<int, int> NodesOf(const MockGraph& mock, const std::vector<int>& parts,
+                            const PartitionOptions& options = {}) {
+  const TrainingStep step = ScheduleStep(
+      PartitionGraph(mock.graph, mock.table, ReplicatedPlan(mock, parts), options), true);
+  EXPECT_TRUE(step.is_joint);
+  return {step.forward_nodes, step.nodes};
+}
+
+TEST(TrainingStep, CountsTheNodesOfItsHalves) {
+  EXPECT_EQ(NodesOf(TwoPhases(), {}), std::pair(3, 5)) << "the last one is the order";
+  PartitionOptions options;
+  options.heads = {"gradient"};
+  EXPECT_EQ(NodesOf(TwoPhases(), {2}, options), std::pair(0, 9));
+}
+
+// Worker 1 reads a whole tensor of which worker 0 holds half: both copy the other's half.
+TEST(TrainingStep, CountsTheCopiesBetweenWorkers) {
   const MockGraph mock = TwoPhases();
-  const auto dependencies = [](const TrainingStep& step) {
-    size_t count = 0;
-    for (const Graph& graph : step.graphs) {
-      for (const Node& node : graph.nodes) count += node.control_deps.size();
-    }
-    return count;
-  };
-  const TrainingStep chained = ScheduleStep(Divided(mock, Crossing::kCopies), {true});
-  EXPECT_NE(WriteGraph(chained.graphs[0]).find("/relay"), std::string::npos);
-  EXPECT_GT(dependencies(chained), 0u);
-  EXPECT_EQ(dependencies(ScheduleStep(Divided(mock), {true, false})), 0u);
-  const TrainingStep direct =
-      ScheduleStep(Divided(mock, Crossing::kCopies), {true, true, false});
-  EXPECT_EQ(WriteGraph(direct.graphs[0]).find("/relay"), std::string::npos);
-  EXPECT_GT(dependencies(direct), 0u);
-  const TrainingStep read = ScheduleStep(Divided(mock, Crossing::kPlainTiles), {true});
-  EXPECT_EQ(WriteGraph(read.graphs[0]).find("/relay"), std::string::npos)
-      << "no copies of acknowledgements queue";
+  const TrainingStep step =
+      ScheduleStep(PartitionGraph(mock.graph, mock.table, FetchingPlan(mock)), true);
+  const int copies = step.nodes - step.graphs[0].num_nodes();
+  EXPECT_GT(copies, 0);
 }
 
 TEST(TrainingStep, OfOutputsAloneIsOneGraph) {
@@ -109,7 +97,7 @@ TEST(TrainingStep, OfOutputsAloneIsOneGraph) {
   const Partitioned divided =
       PartitionGraph(mock.graph, mock.table, ReplicatedPlan(mock, {2}));
   for (const bool joint : {false, true}) {
-    const TrainingStep step = ScheduleStep(divided, {joint});
+    const TrainingStep step = ScheduleStep(divided, joint);
     EXPECT_EQ(step.graphs.size(), 1u);
     EXPECT_FALSE(step.is_joint);
     EXPECT_TRUE(step.backward_heads.empty());
@@ -118,7 +106,7 @@ TEST(TrainingStep, OfOutputsAloneIsOneGraph) {
 
 TEST(TrainingStep, ShowsItsPhases) {
   std::string shown;
-  ScheduleStep(Divided(TwoPhases()), {},
+  ScheduleStep(Divided(TwoPhases()), false,
                [&](const std::string& name, const std::string& dump) {
                  shown = name + "\n" + dump;
                });

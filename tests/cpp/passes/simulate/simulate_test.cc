@@ -75,7 +75,7 @@ TEST(OperatorCalls, NodesThatCallAnOperatorAlikeShareACall) {
   const NodeEntry a = Operator(&builder, "tanh", "a", {x});
   Operator(&builder, "tanh", "b", {a});
   Operator(&builder, "exp", "c", {a});
-  Operator(&builder, kPublishOp, "p", {a});
+  Operator(&builder, kMultiFetchOp, "p", {a});
   builder.graph().nodes[3].attrs["scalar"] = "2";
   builder.graph().nodes[3].op = "tanh";
   const OperatorCalls calls = FindOperatorCalls(builder.graph());
@@ -183,48 +183,34 @@ TEST(Simulate, AFetchReadsItsOwnersTileOverTheLink) {
   Case fetch(2);
   const NodeEntry tile = Variable(fetch.builder(), "tile", 0);
   const NodeEntry own = Variable(fetch.builder(), "own", 1);
-  Node publish;
-  publish.op = kPublishOp;
-  publish.name = "publish";
-  publish.inputs = {tile};
-  const NodeEntry handle = {fetch.builder()->Add(publish, 0, {{1}}, {kHandleDtype}), 0};
   Node region;
   region.op = kMultiFetchOp;
   region.name = "fetch";
-  region.inputs = {handle, own};
-  region.num_outputs = 2;
-  region.attrs[kSpecAttr] =
-      "dtype=0 shape=16 remote=1 sources=8;8; pieces=0@0>0:8;1@0>8:8";
-  const NodeEntry at = {fetch.builder()->Add(region, 1, {{16}, {1}}, {0, kHandleDtype}),
-                        0};
+  region.inputs = {tile, own};
+  region.attrs[kDirectAttr] = "1";
+  region.attrs[kSpecAttr] = "dtype=0 shape=16 sources=8;8; pieces=0@0>0:8;1@0>8:8";
+  const NodeEntry at = {fetch.builder()->Add(region, 1, {{16}}, {0}), 0};
   const Simulation simulation = fetch.Run({at}, {});
   const Ran& ran = fetch.RanOf(simulation, "fetch");
   EXPECT_DOUBLE_EQ(ran.link_s, 3.2);    // 32 bytes from worker 0
   EXPECT_DOUBLE_EQ(ran.compute_s, 64);  // 32 bytes of its own, read and written
-  EXPECT_DOUBLE_EQ(ran.begin_s, 0.8);   // after the copy of the handle
-  ASSERT_EQ(simulation.operations.flows.size(), 2u);
-  EXPECT_EQ(simulation.operations.flows[1].from, 0);
-  EXPECT_EQ(simulation.operations.flows[1].to, 1);
+  ASSERT_EQ(simulation.operations.flows.size(), 1u);
+  EXPECT_EQ(simulation.operations.flows[0].from, 0);
+  EXPECT_EQ(simulation.operations.flows[0].to, 1);
 }
 
 TEST(Simulate, EveryPieceOfAFetchComesFromTheWorkerOfItsTile) {
   Case fetch(3);
   Node region;
   for (int owner = 0; owner < 2; ++owner) {
-    Node publish;
-    publish.op = kPublishOp;
-    publish.name = "publish" + std::to_string(owner);
-    publish.inputs = {Variable(fetch.builder(), "tile" + std::to_string(owner), owner)};
     region.inputs.push_back(
-        {fetch.builder()->Add(publish, owner, {{1}}, {kHandleDtype}), 0});
+        Variable(fetch.builder(), "tile" + std::to_string(owner), owner));
   }
   region.op = kMultiFetchOp;
   region.name = "fetch";
-  region.num_outputs = 2;
-  region.attrs[kSpecAttr] =
-      "dtype=0 shape=24 remote=2 sources=8;16; pieces=0@0>0:8;1@0>8:16";
-  const NodeEntry at = {fetch.builder()->Add(region, 2, {{24}, {1}}, {0, kHandleDtype}),
-                        0};
+  region.attrs[kDirectAttr] = "1";
+  region.attrs[kSpecAttr] = "dtype=0 shape=24 sources=8;16; pieces=0@0>0:8;1@0>8:16";
+  const NodeEntry at = {fetch.builder()->Add(region, 2, {{24}}, {0}), 0};
   const Simulation simulation = fetch.Run({at}, {});
   std::map<int, double> bytes;  // worker -> bytes of its tiles that it sends
   for (const Flow& flow : simulation.operations.flows) {
@@ -242,18 +228,17 @@ TEST(Simulate, AFetchReadsOthersTilesInPlaceOverTheLinkToo) {
   regions.op = kMultiFetchOp;
   regions.name = "fetch";
   regions.inputs = {own, tile, own};
-  regions.num_outputs = 3;
+  regions.num_outputs = 2;
   regions.attrs[kDirectAttr] = "1";
   regions.attrs[kSpecAttr] =
-      "dtype=0 shape=8 remote=0 sources=8; pieces=0@0>0:8|"
-      "dtype=0 shape=16 remote=0 sources=8;8; pieces=0@0>0:8;1@0>8:8";
-  const NodeEntry at = {
-      fetch.builder()->Add(regions, 1, {{8}, {16}, {1}}, {0, 0, kHandleDtype}), 0};
+      "dtype=0 shape=8 sources=8; pieces=0@0>0:8|"
+      "dtype=0 shape=16 sources=8;8; pieces=0@0>0:8;1@0>8:8";
+  const NodeEntry at = {fetch.builder()->Add(regions, 1, {{8}, {16}}, {0, 0}), 0};
   const Simulation simulation = fetch.Run({at}, {});
   const Ran& ran = fetch.RanOf(simulation, "fetch");
   EXPECT_DOUBLE_EQ(ran.link_s, 3.2);     // 32 bytes from worker 0
   EXPECT_DOUBLE_EQ(ran.compute_s, 128);  // twice 32 bytes of its own
-  ASSERT_EQ(simulation.operations.flows.size(), 1u) << "no copy of a handle";
+  ASSERT_EQ(simulation.operations.flows.size(), 1u);
   EXPECT_EQ(simulation.operations.flows[0].from, 0);
 }
 

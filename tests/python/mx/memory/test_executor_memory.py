@@ -127,7 +127,7 @@ def test_our_fetches_are_not_planned_in_place_and_not_tried():
     """Each fetch has other attributes, so trying all took most of a simulation's time."""
     extension.load()
     spec = (
-        "dtype=0 shape=128,256 remote=0 sources=256,128;256,128; "
+        "dtype=0 shape=128,256 sources=256,128;256,128; "
         "pieces=0@0,0>0,0:128,128;1@0,0>0,128:128,128"
     )
     tiles = (((256, 128), 0), ((256, 128), 0))

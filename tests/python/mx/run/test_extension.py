@@ -226,13 +226,11 @@ def test_operators_are_not_freed_where_their_resources_lie_elsewhere():
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_publication_that_fails_gives_the_resources_back(monkeypatch, failing):
-    problems = [
-        "publishing gave the address 1, expected 2" if i == failing else None for i in (0, 1)
-    ]
-    monkeypatch.setattr(extension, "_publication_problem", lambda: problems.pop(0))
+def test_a_fetch_that_fails_gives_the_resources_back(monkeypatch, failing):
+    problems = ["a fetch gave 1" if i == failing else None for i in (0, 1)]
+    monkeypatch.setattr(extension, "_fetch_problem", lambda: problems.pop(0))
     library = fake_library()
-    assert "gave the address 1" in extension.free_operators(library, "libmxnet.so")
+    assert "gave 1" in extension.free_operators(library, "libmxnet.so")
     assert library.calls == ["open", *["begin"] * failing, "end"]
 
 

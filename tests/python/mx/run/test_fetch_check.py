@@ -5,7 +5,6 @@ import ctypes
 import json
 import os
 import random
-import subprocess
 import threading
 import time
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ from mxnet.libinfo import find_lib_path
 from tofu import _core
 from tofu.errors import GraphError
 from tofu.mx import extension
-from tofu.mx.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, mxnet_errors
+from tofu.mx.extension import mxnet_errors
 from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run import executor, fetch_check
 from tofu.mx.run.fetch_check import MULTIFETCH, PLAIN, usable_fetch
@@ -28,7 +27,7 @@ CONTEXTS = [mx.cpu(0), mx.cpu(1)]
 ROUNDS = 1000
 TILES = 4
 WIDTH = 16384
-OBSERVER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+OBSERVER = ctypes.CFUNCTYPE(None)
 
 
 def node(op, name, worker, inputs=(), shapes=((WIDTH,),), dtypes=(0,), **attrs):
@@ -48,30 +47,9 @@ def document(heads):
     return _core.Graph(graph.to_json(attrs))
 
 
-def tiles_of_one_owner(count, retired=True):
-    """Worker 0 makes x + 0, x + 1, ...; worker 1 fetches each, which is the tile's only use.
-
-    So a tile's memory is free for the next tile, or the next round, as soon as it is read.
-    """
-    x, heads, fetches = node(VARIABLE, "x", 0), [], []
-    for number in range(count):
-        tile = node("_plus_scalar", f"tile{number}", 0, [Entry(x)], scalar=str(number))
-        handle = node("_tofu_publish", f"publish{number}", 0, [Entry(tile)], [(1,)], [6])
-        fetch = node(
-            "_tofu_multifetch", f"fetch{number}", 1, [Entry(handle)], [(WIDTH,), (1,)], [0, 6],
-            spec=f"dtype=0 shape={WIDTH} remote=1 sources={WIDTH}; pieces=0@0>0:{WIDTH}",
-        )  # fmt: skip
-        inputs = [Entry(tile), Entry(handle), Entry(fetch, 1)]
-        retire = node("_tofu_retire", f"retire{number}", 0, inputs, [(1,)], [6], num_args="3")
-        heads.append((retire if retired else fetch,))
-        fetches.append(fetch)
-    total = node("add_n", "total", 1, map(Entry, fetches), num_args=str(count))
-    return document([*heads, (total,)])
-
-
 @pytest.fixture
 def observe():
-    """Register a function to be called before every step of a fetch."""
+    """Register a function to be called before every fetch."""
     extension.load()
     library = ctypes.CDLL(str(extension._find_library()))
     kept = []
@@ -85,7 +63,7 @@ def observe():
     library.TofuObserveFetches(OBSERVER())
 
 
-DIRECT = Fetch(MULTIFETCH, crossing="plain_tiles")
+DIRECT = Fetch(MULTIFETCH)
 
 
 def test_contexts_of_this_machine_can_fetch():
@@ -95,9 +73,10 @@ def test_contexts_of_this_machine_can_fetch():
 
 
 @pytest.mark.parametrize("missing", ["places_nodes", "views_arrays"])
-def test_handles_are_copied_where_tiles_cannot_be_read(monkeypatch, untested, missing):
+def test_stock_operators_copy_where_tiles_cannot_be_read(monkeypatch, untested, missing):
     monkeypatch.setattr(fetch_check, missing, lambda: False)
-    assert usable_fetch(MULTIFETCH, CONTEXTS) == Fetch(MULTIFETCH, crossing="copies")
+    fetch = usable_fetch(MULTIFETCH, CONTEXTS)
+    assert fetch.kind == PLAIN and "cannot read other contexts' arrays" in fetch.reason
 
 
 def test_gpus_use_multifetch_only_when_asked(monkeypatch):
@@ -118,37 +97,20 @@ def untested():
     fetch_check._tested.cache_clear()
 
 
-def test_only_workers_out_of_reach_copy(monkeypatch, untested):
+def test_all_workers_copy_if_some_are_out_of_reach(monkeypatch, untested):
     gpus = [mx.gpu(0), mx.gpu(1), mx.gpu(4)]
     found = frozenset({(0, 2), (1, 2), (2, 0), (2, 1)})
     asked = []
     monkeypatch.setattr(fetch_check, "load", lambda: None)
     monkeypatch.setattr(fetch_check, "connect_gpus", lambda given: asked.append(given) or found)
-    monkeypatch.setattr(fetch_check, "_self_test", lambda *given: asked.append(given))
-    fetch = usable_fetch(MULTIFETCH, gpus)
-    assert asked == [[0, 1, 4], (tuple(gpus), found, "copies")]
-    assert (fetch.kind, fetch.apart, fetch.crossing) == (MULTIFETCH, found, "copies")
-    assert fetch.reason == (
-        "these GPUs cannot read others' memory: GPU 0 that of GPU 4, GPU 1 that of GPU 4, "
-        "GPU 4 that of GPU 0, and 1 more pairs"
-    )
-
-
-def test_all_workers_copy_if_none_is_in_reach(monkeypatch, untested):
-    found = frozenset({(0, 1), (1, 0)})
-    monkeypatch.setattr(fetch_check, "load", lambda: None)
-    monkeypatch.setattr(fetch_check, "connect_gpus", lambda _: found)
     monkeypatch.setattr(fetch_check, "_self_test", None)  # nothing to test
-    fetch = usable_fetch(MULTIFETCH, [mx.gpu(0), mx.gpu(1)])
-    assert (fetch.kind, fetch.apart) == (PLAIN, frozenset())
-    assert "GPU 0 that of GPU 1" in fetch.reason
-
-
-def test_the_self_test_reads_only_what_is_in_reach(monkeypatch):
-    assert fetch_check._self_test(tuple(CONTEXTS), frozenset({(0, 1)})) is None
-    graph = fetch_check._test_graph(2, frozenset({(0, 1)}))
-    fetches = [n for n in json.loads(graph.to_json())["nodes"] if n["op"] == "_tofu_multifetch"]
-    assert [each["attrs"]["spec"].split()[2] for each in fetches] == ["remote=0", "remote=1"]
+    fetch = usable_fetch(MULTIFETCH, gpus)
+    assert asked == [[0, 1, 4]]
+    assert fetch == Fetch(
+        PLAIN,
+        reason="these GPUs cannot read others' memory: GPU 0 that of GPU 4, GPU 1 that of GPU 4, "
+        "GPU 4 that of GPU 0, and 1 more pairs",
+    )
 
 
 @pytest.mark.gpu
@@ -224,38 +186,6 @@ def arrays():
     return {f"tile{w}": mx.nd.zeros((1, 8), context) for w, context in enumerate(CONTEXTS)}
 
 
-def wrong_rounds(rounds, retired):
-    """Count rounds with a wrong sum while the script changes x without waiting."""
-    x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
-    graph = tiles_of_one_owner(TILES, retired)
-    bound = executor.bind("tiles", graph, CONTEXTS, {"x": x})
-    found = []
-    for number in range(rounds):
-        x[:] = number
-        found.append(bound.forward()[-1][:: WIDTH - 1].copy())
-    expected = [TILES * number + sum(range(TILES)) for number in range(rounds)]
-    return sum((values.asnumpy() != right).any() for values, right in zip(found, expected))
-
-
-def test_a_tile_is_never_used_again_before_its_last_reader_is_done(observe):
-    """Readers and writers have random delays, and tiles share memory."""
-    seed = int(os.environ.get("TOFU_TEST_SEED", "5"))
-    print("seed", seed)
-    rng = random.Random(seed)
-    steps = set()
-
-    def dawdle(step):
-        steps.add(step)
-        if rng.random() < 0.1:
-            time.sleep(rng.random() * 0.001)
-
-    observe(dawdle)
-    assert wrong_rounds(ROUNDS, retired=True) == 0
-    assert steps == {0, 1, 2}
-    # Without retirements, sums go wrong, so this test can fail.
-    assert wrong_rounds(ROUNDS // 5, retired=False) > 0
-
-
 def tiles_read_directly(count, op="_plus_scalar", **attrs):
     """Worker 0 makes tiles of x, and again reads each; worker 1 fetches each."""
     attrs = attrs or {"scalar": "1"}
@@ -263,21 +193,20 @@ def tiles_read_directly(count, op="_plus_scalar", **attrs):
     for number in range(count):
         tile = node("_plus_scalar", f"tile{number}", 0, [Entry(x)], scalar=str(number))
         fetches.append(node(
-            "_tofu_multifetch", f"fetch{number}", 1, [Entry(tile)], [(WIDTH,), (1,)], [0, 6],
-            spec=f"dtype=0 shape={WIDTH} remote=0 sources={WIDTH}; pieces=0@0>0:{WIDTH}",
-            __direct__="1",
+            "_tofu_multifetch", f"fetch{number}", 1, [Entry(tile)],
+            spec=f"dtype=0 shape={WIDTH} sources={WIDTH}; pieces=0@0>0:{WIDTH}", __direct__="1",
         ))  # fmt: skip
-        heads.append((node(op, f"own{number}", 0, [Entry(tile)], **attrs),))
+        heads += [(fetches[-1],), (node(op, f"own{number}", 0, [Entry(tile)], **attrs),)]
     total = node("add_n", "total", 1, map(Entry, fetches), num_args=str(count))
     return document([*heads, (total,)])
 
 
 def test_no_tile_is_written_while_another_worker_reads_it(observe):
     """Tiles share memory, workers pause, and the script changes x without waiting."""
-    rng, seen = random.Random(3), set()
+    rng, seen = random.Random(3), []
 
-    def dawdle(step):
-        seen.add(step)
+    def dawdle():
+        seen.append(1)
         time.sleep(rng.random() * 0.002 if rng.random() < 0.3 else 0)
 
     observe(dawdle)
@@ -290,7 +219,7 @@ def test_no_tile_is_written_while_another_worker_reads_it(observe):
         found.append(bound.forward()[-1][:: WIDTH - 1].copy())
     for number, values in enumerate(found):
         assert (values.asnumpy() == TILES * number + sum(range(TILES))).all()
-    assert seen == {1}
+    assert len(seen) == TILES * ROUNDS
 
 
 def test_the_owner_may_note_a_layout_while_another_worker_reads():
@@ -319,14 +248,13 @@ def test_a_placement_ends_with_its_bind():
     """MXNet places later graphs of the script with copies, as usual."""
     x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
     executor.bind("tiles", tiles_read_directly(2), CONTEXTS, {"x": x})
-    bound = executor.bind("tiles", tiles_of_one_owner(2), CONTEXTS, {"x": x})
-    assert bound.debug_str().count("_CrossDeviceCopy") == 4
     with mx.AttrScope(ctx_group="a"):
         y = mx.sym.var("y") + 1
     with mx.AttrScope(ctx_group="b"):
         y = y * 2
     groups = {"a": CONTEXTS[0], "b": CONTEXTS[1]}
     bound = y.bind(mx.cpu(1), {"y": mx.nd.ones((3,), CONTEXTS[0])}, group2ctx=groups)
+    assert bound.debug_str().count("_CrossDeviceCopy") == 1
     assert (bound.forward()[0].asnumpy() == 4).all()
 
 
@@ -337,8 +265,8 @@ def test_workers_are_placed_by_the_names_of_their_groups():
     rows = f"1,{WIDTH};" * 11
     pieces = ";".join(f"{w}@0,0>{w},0:1,{WIDTH}" for w in range(11))
     fetch = node(
-        "_tofu_multifetch", "fetch", 7, map(Entry, tiles), [(11, WIDTH), (1,)], [0, 6],
-        spec=f"dtype=0 shape=11,{WIDTH} remote=0 sources={rows} pieces={pieces}", __direct__="1",
+        "_tofu_multifetch", "fetch", 7, map(Entry, tiles), [(11, WIDTH)],
+        spec=f"dtype=0 shape=11,{WIDTH} sources={rows} pieces={pieces}", __direct__="1",
     )  # fmt: skip
     arrays = {f"x{w}": mx.nd.full((1, WIDTH), w, contexts[w]) for w in range(11)}
     bound = executor.bind("rows", document([(fetch,)]), contexts, arrays)
@@ -347,33 +275,36 @@ def test_workers_are_placed_by_the_names_of_their_groups():
     assert (region.asnumpy()[:, 0] == range(11)).all()
 
 
-def published(workers):
-    """Every worker publishes its own tile, and none reads it."""
-    tiles = [node(VARIABLE, f"x{w}", w) for w in range(workers)]
-    publish = "_tofu_publish"
+def read_in_turn(workers):
+    """Every worker fetches its own tile."""
+    spec = f"dtype=0 shape={WIDTH} sources={WIDTH}; pieces=0@0>0:{WIDTH}"
     return document(
-        [(node(publish, f"publish{w}", w, [Entry(tiles[w])], [(1,)], [6]),) for w in range(workers)]
-    )
+        [
+            (node("_tofu_multifetch", f"fetch{w}", w, [Entry(node(VARIABLE, f"x{w}", w))],
+                  spec=spec, __direct__="1"),)
+            for w in range(workers)
+        ]
+    )  # fmt: skip
 
 
-def test_workers_publish_at_the_same_time(observe):
-    """Two publications wait for each other while they run, so neither blocks the other."""
+def test_workers_fetch_at_the_same_time(observe):
+    """Two fetches wait for each other while they run, so neither blocks the other."""
     assert extension.free_operators(extension._library, find_lib_path()[0]) is None
     both = threading.Barrier(2)
     met = []
 
-    def meet(_):
+    def meet():
         with contextlib.suppress(threading.BrokenBarrierError):
             both.wait(timeout=20)
             met.append(threading.get_ident())
 
-    tiles = {f"x{w}": mx.nd.zeros((WIDTH,), context) for w, context in enumerate(CONTEXTS)}
-    bound = executor.bind("publications", published(2), CONTEXTS, tiles)
+    tiles = {f"x{w}": mx.nd.full((WIDTH,), w, context) for w, context in enumerate(CONTEXTS)}
+    bound = executor.bind("fetches", read_in_turn(2), CONTEXTS, tiles)
     mx.nd.waitall()
     observe(meet)
-    handles = [handle.asnumpy() for handle in bound.forward()]
+    regions = [region.asnumpy() for region in bound.forward()]
     assert len(set(met)) == 2
-    assert all(handle != 0 for handle in handles)
+    assert all((region == w).all() for w, region in enumerate(regions))
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
@@ -386,114 +317,53 @@ def test_mxnet_makes_no_segments(monkeypatch, device):
     monkeypatch.setattr(executor, "join_nodes", lambda *_: None)
     contexts = [mx.Context(device, 0), mx.Context(device, 1)]
     tiles = {f"x{w}": SimpleNamespace(context=context) for w, context in enumerate(contexts)}
-    executor.bind("publications", published(2), contexts, tiles)
+    x = [Entry(node(VARIABLE, name, w)) for w, name in enumerate(tiles)]
+    graph = document([(node("relu", f"own{w}", w, [x[w]]),) for w in range(2)])
+    executor.bind("relu", graph, contexts, tiles)
     assert seen == ["0"]
     assert name not in os.environ
 
 
-def test_tiles_share_memory_once_they_are_retired():
+def test_tiles_share_memory_once_they_are_read():
     def megabytes(count):
         x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
-        bound = executor.bind("tiles", tiles_of_one_owner(count), CONTEXTS, {"x": x})
+        bound = executor.bind("tiles", tiles_read_directly(count), CONTEXTS, {"x": x})
         line = next(each for each in bound.debug_str().splitlines() if "MB allocated" in each)
         return int(line.split()[1])
 
-    # The reader's regions are all alive until they are added; the tiles share one block.
+    # Of each tile, its owner's result and the reader's region live to the end; tiles share.
     region = WIDTH * 4 / 2**20
-    assert megabytes(128) == pytest.approx((128 + 1) * region, abs=1)
-
-
-@pytest.mark.parametrize(
-    ("shape", "source", "numbers", "expected"),
-    [
-        ((64,), "_tofu_publish", 1, None),
-        ((1, 8, 1, 1), "_tofu_publish", 1, 1),
-        ((1, 17, 1, 1), "_tofu_publish", 1, None),
-        ((1, 17, 1, 1), "_tofu_publish", 2, 1),
-        ((1, 33, 1, 1), "_tofu_publish", 2, None),
-        ((1, 2, 1, 1), "_tofu_publish", 2, 0),
-        ((2, 2), "_tofu_publish", 2, None),
-        ((64,), "_tofu_publish", 17, 0),
-        ((64,), "relu", 64, 0),
-        ((2, 2), "relu", 4, 0),
-    ],
-)
-def test_memory_is_shared_where_copies_between_contexts_are_safe(shape, source, numbers, expected):
-    tile = node(VARIABLE, "tile", 0, shapes=[shape])
-    crossing = (numbers,) if source == "_tofu_publish" else shape
-    sent = node(source, "sent", 0, [Entry(tile)], [crossing])
-    graph = document([(node("relu", "read", 1, [Entry(sent)], [crossing]),)])
-    setting = {SEARCH_MATCH_RANGE: "1"} if expected is None else {MATCH_RANGE: str(expected)}
-    assert executor.planner_settings(graph, CONTEXTS) == setting
-    on_gpus = executor.planner_settings(graph, [mx.gpu(0), mx.gpu(1)])
-    assert on_gpus == {SEARCH_MATCH_RANGE: "1"}
+    assert megabytes(128) == pytest.approx((2 * 128 + 1) * region, abs=1)
 
 
 CONVOLUTION = {"kernel": "(3, 3)", "pad": "(1, 1)", "num_filter": "16", "no_bias": "True"}
-# Runs in a separate process, because oneDNN reads DNNL_VERBOSE only once.
-RETIRE = """
-import os, sys
-import mxnet as mx, numpy as np
-from mxnet.libinfo import find_lib_path
-from tofu import _core
-from tofu.mx import extension
-from tofu.mx.run import executor
-mode, folder, rounds = sys.argv[1:]
-path = os.fsencode(find_lib_path()[0])
-if mode == "opened":
-    extension.free_operators = lambda library, _: library.TofuFreeOpen(path)
-extension.load()
-if mode == "ended":
-    extension._library.TofuFreeEnd()
-graph = _core.Graph(open(f"{folder}/graph.json").read())
-contexts = [mx.cpu(0), mx.cpu(1)]
-tiles = {name: mx.nd.array(array) for name, array in np.load(f"{folder}/tiles.npz").items()}
-bound = executor.bind("convolution", graph, contexts, tiles)
-for _ in range(int(rounds)):
-    mx.nd.save(f"{folder}/{mode}", bound.forward()[-2:])
-"""
 
 
-def convolution_of_another_worker():
-    """Worker 0 computes a convolution in one of oneDNN's layouts; worker 1 fetches the result."""
-    shape = (1, 16, 8, 8)
+@pytest.mark.skipif(not mx.runtime.Features().is_enabled("MKLDNN"), reason="MXNet without oneDNN")
+def test_a_worker_reads_a_copy_of_a_tile_in_a_layout_of_onednn():
+    """Worker 0 computes a convolution, and its fetch makes a vector of the result."""
+    shape, flat = (1, 16, 8, 8), 16 * 8 * 8
     x = node(VARIABLE, "x", 0, shapes=[shape])
     weight = node(VARIABLE, "weight", 0, shapes=[(16, 16, 3, 3)])
     inputs = [Entry(x), Entry(weight)]
     tile = node("Convolution", "tile", 0, inputs, [shape], **CONVOLUTION)
-    handle = node("_tofu_publish", "publish", 0, [Entry(tile)], [(1,)], [6])
-    fetch = node(
-        "_tofu_multifetch", "fetch", 1, [Entry(handle)], [shape, (1,)], [0, 6],
-        spec="dtype=0 shape=1,16,8,8 remote=1 sources=1,16,8,8; pieces=0@0,0,0,0>0,0,0,0:1,16,8,8",
+    copy = node(
+        "_tofu_multifetch", "copy", 0, [Entry(tile)], [(flat,)],
+        spec=f"dtype=0 shape={flat} sources={flat}; pieces=0@0>0:{flat}", __direct__="1",
     )  # fmt: skip
-    inputs = [Entry(tile), Entry(handle), Entry(fetch, 1)]
-    retire = node("_tofu_retire", "retire", 0, inputs, [(1,)], [6], num_args="3")
+    fetch = node(
+        "_tofu_multifetch", "fetch", 1, [Entry(copy)], [shape],
+        spec="dtype=0 shape=1,16,8,8 sources=1,16,8,8; pieces=0@0,0,0,0>0,0,0,0:1,16,8,8",
+        __direct__="1",
+    )  # fmt: skip
     after = node("_plus_scalar", "after", 0, [Entry(tile)], [shape], scalar="1")
-    return document([(retire,), (fetch,), (after,)])
-
-
-@pytest.mark.skipif(not mx.runtime.Features().is_enabled("MKLDNN"), reason="MXNet without oneDNN")
-def test_a_tile_in_a_layout_of_onednn_is_not_copied_to_be_retired(tmp_path, forking_python):
-    """MXNet's own operators copy it, and so do tofu's until their resources have been found."""
-    rounds = 3
     rng = np.random.default_rng(3)
-    x = rng.integers(-4, 5, (1, 16, 8, 8)).astype("float32")
-    weight = rng.integers(-4, 5, (16, 16, 3, 3)).astype("float32")
-    np.savez(tmp_path / "tiles.npz", x=x, weight=weight)
-    (tmp_path / "graph.json").write_text(convolution_of_another_worker().to_json())
-
-    def reorders(mode):
-        done = subprocess.run(
-            [forking_python, "-c", RETIRE, mode, str(tmp_path), str(rounds)],
-            env={**os.environ, "DNNL_VERBOSE": "1"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        fetched, after = (array.asnumpy() for array in mx.nd.load(str(tmp_path / mode)))
-        assert (fetched == right).all() and (after == right + 1).all()
-        return done.stdout.count(",exec,cpu,reorder,")
-
-    right = mx.nd.Convolution(mx.nd.array(x), mx.nd.array(weight), **CONVOLUTION).asnumpy()
-    free = reorders("free")
-    assert reorders("opened") == reorders("ended") == free + rounds
+    arrays = {
+        "x": mx.nd.array(rng.integers(-4, 5, shape), CONTEXTS[0]),
+        "weight": mx.nd.array(rng.integers(-4, 5, (16, 16, 3, 3)), CONTEXTS[0]),
+    }
+    right = mx.nd.Convolution(arrays["x"], arrays["weight"], **CONVOLUTION).asnumpy()
+    bound = executor.bind("convolution", document([(fetch,), (after,)]), CONTEXTS, arrays)
+    for _ in range(3):
+        fetched, added = (array.asnumpy() for array in bound.forward())
+        assert (fetched == right).all() and (added == right + 1).all()

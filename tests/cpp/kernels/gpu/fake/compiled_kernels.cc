@@ -19,22 +19,21 @@ namespace {
 // A kernel has one more argument if it is the generic one.
 constexpr char kRun[] = R"(
 namespace {
-typedef void Own(char*, long long*, const TofuSources);
-typedef void Generic(char*, long long*, const TofuSources, const long long*);
-void Call(Own* kernel, char* region, long long* done, const TofuSources& sources,
-          const long long*) {
-  kernel(region, done, sources);
+typedef void Own(char*, const TofuSources);
+typedef void Generic(char*, const TofuSources, const long long*);
+void Call(Own* kernel, char* region, const TofuSources& sources, const long long*) {
+  kernel(region, sources);
 }
-void Call(Generic* kernel, char* region, long long* done, const TofuSources& sources,
+void Call(Generic* kernel, char* region, const TofuSources& sources,
           const long long* boxes) {
-  kernel(region, done, sources, boxes);
+  kernel(region, sources, boxes);
 }
 }
-extern "C" void Run(int blocks, char* region, long long* done, const char* const* given,
+extern "C" void Run(int blocks, char* region, const char* const* given,
                     const long long* boxes) {
   TofuSources sources;
   __builtin_memcpy(&sources, given, sizeof(sources));
-  tofu_cuda::Launch(blocks, 256, [&] { Call(tofu_fetch, region, done, sources, boxes); });
+  tofu_cuda::Launch(blocks, 256, [&] { Call(tofu_fetch, region, sources, boxes); });
 }
 )";
 

@@ -113,13 +113,6 @@ FAKE int cuMemFree_v2(uint64_t memory) {
   return HasContext() ? 0 : kInvalidContext;
 }
 
-FAKE int cuMemHostAlloc(void** memory, size_t bytes, unsigned int flags) {
-  if (!HasContext()) return kInvalidContext;
-  if (flags != 3) return kInvalidValue;  // all devices write there
-  *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  return 0;
-}
-
 FAKE int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   return HasContext() ? 0 : kInvalidContext;
@@ -127,12 +120,6 @@ FAKE int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t bytes) {
 
 FAKE int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
-  return HasContext() ? 0 : kInvalidContext;
-}
-
-FAKE int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void*) {
-  if (const int error = g_calls.Count("cuMemcpyHtoDAsync")) return error;
-  if (bytes > 0) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   return HasContext() ? 0 : kInvalidContext;
 }
 
@@ -145,9 +132,8 @@ FAKE int cuLaunchKernel(tofu::RunEmitted function, unsigned int blocks, unsigned
   if (blocks == 0 || threads != 256) return kInvalidValue;
   const std::lock_guard<std::mutex> lock(g_mutex);  // one kernel at a time
   function(static_cast<int>(blocks), *static_cast<char**>(arguments[0]),
-           *static_cast<long long**>(arguments[1]),
-           static_cast<const char* const*>(arguments[2]),
-           *static_cast<const long long**>(arguments[3]));
+           static_cast<const char* const*>(arguments[1]),
+           *static_cast<const long long**>(arguments[2]));
   return 0;
 }
 
