@@ -114,7 +114,8 @@ def test_nothing_large_stays_whole(name, mesh) -> None:
     plan = tofu.torch.plan(model, inputs, mesh=mesh)
     count = torch.Size(mesh).numel()
     serial, fullest = plan.serial_memory["parameters"], plan.memory["parameters"]
-    assert fullest <= 1.12 * serial / count, (fullest, serial)
+    copies = 2  # a program copies its tile where DTensor's pieces differ
+    assert fullest <= copies * 1.12 * serial / count < serial, (fullest, serial)
 
 
 def deep(name: str, dtype: torch.dtype) -> Any:
