@@ -130,9 +130,7 @@ def _series(count: int = 4, length: int = 80) -> Any:
         [
             {
                 "start": "2021-01-01",
-                "target": 5
-                + np.sin(np.arange(length) / 3 + each)
-                + np.random.uniform(0, 1, length),
+                "target": wave(each),
                 "feat_static_cat": [each % 2],
             }
             for each in range(count)

@@ -7,12 +7,13 @@ import numpy as np
 
 CLASSES = 7
 _OF_MODULE = ("label_names", "context", "fixed_param_names", "state_names", "group2ctxs")
-ALL = (
-    "fit", "adam", "by_hand", "gradients", "gan", "adding", "updated_twice", "no_loss",
-    "other_batches", "fixed", "multipliers", "set_again", "bound_again", "shared", "buckets",
-    "convolutions", "sequential", "states", "attack", "regression",
-    "by_custom_update",
-)  # fmt: skip
+ALL = []
+
+
+def kind(script):
+    """Add a script to those that every test run compares."""
+    ALL.append(script.__name__)
+    return script
 
 
 def rows(count=26, width=10):
@@ -73,6 +74,7 @@ def steps(module, epochs=1, batch_size=8, count=26):
     return found
 
 
+@kind
 def fit(epochs=3, optimizer="sgd", norm=True, **options):
     mx.random.seed(7)
     np.random.seed(7)
@@ -93,15 +95,18 @@ def fit(epochs=3, optimizer="sgd", norm=True, **options):
     return seen, module.score(batches(), "acc")[0][1], predicted, values(module)
 
 
+@kind
 def adam():
     return fit(2, "adam", norm=False, learning_rate=0.01)
 
 
+@kind
 def by_hand():
     module = started(bound(mlp()))
     return steps(module, 2), values(module)
 
 
+@kind
 def gradients():
     module = started(bound(mlp(), inputs_need_grad=True))
     found = []
@@ -113,6 +118,7 @@ def gradients():
     return found, values(module)
 
 
+@kind
 def gan():
     """Gradients of one batch are added to those of the next, as in the example of DCGAN."""
     module = started(bound(mlp()))
@@ -128,6 +134,7 @@ def gan():
     return values(module)
 
 
+@kind
 def adding():
     module = started(bound(mlp(), grad_req="add"))
     for _ in range(2):
@@ -139,6 +146,7 @@ def adding():
     return values(module)
 
 
+@kind
 def updated_twice():
     module = started(bound(mlp()))
     found = []
@@ -150,6 +158,7 @@ def updated_twice():
     return found
 
 
+@kind
 def no_loss():
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=12, name="fc1")
     net = mx.sym.Group([mx.sym.tanh(net), mx.sym.relu(net)])
@@ -166,6 +175,7 @@ def no_loss():
     return found, values(module)
 
 
+@kind
 def other_batches():
     module = started(bound(mlp()))
     found = steps(module)
@@ -177,11 +187,13 @@ def other_batches():
     return found, values(module)
 
 
+@kind
 def fixed():
     module = started(bound(mlp(), fixed_param_names=["fc1_weight", "bn_gamma"]))
     return steps(module, 2), values(module)
 
 
+@kind
 def multipliers():
     weight = mx.sym.Variable("fc2_weight", lr_mult=0.1, wd_mult=3.0)
     module = bound(mlp(weight=weight))
@@ -190,6 +202,7 @@ def multipliers():
     return steps(module, 2), values(module)
 
 
+@kind
 def set_again():
     module = started(bound(mlp()))
     before = [{k: v.copy() for k, v in each.items()} for each in module.get_params()]
@@ -202,6 +215,7 @@ def set_again():
     return found + steps(module), values(module)
 
 
+@kind
 def bound_again():
     module = started(bound(mlp()))
     found = steps(module)
@@ -210,6 +224,7 @@ def bound_again():
     return found + steps(module, batch_size=5, count=20), values(module)
 
 
+@kind
 def shared():
     """A Module for prediction has the parameters of the one that trains."""
     module = started(bound(mlp()))
@@ -276,6 +291,7 @@ def sym_gen(length):
     return mx.sym.SoftmaxOutput(net, label, name="softmax"), ("data",), ("softmax_label",)
 
 
+@kind
 def buckets():
     random = np.random.RandomState(3)
     sentences = [list(random.randint(1, 20, random.choice([4, 7]))) for _ in range(40)]
@@ -297,6 +313,7 @@ def buckets():
     return seen, values(module)
 
 
+@kind
 def convolutions():
     net = mx.sym.Variable("data")
     net = mx.sym.Convolution(net, num_filter=6, kernel=(3, 3), pad=(1, 1), name="conv")
@@ -314,6 +331,7 @@ def convolutions():
     return values(module), module.predict(train).asnumpy()
 
 
+@kind
 def sequential():
     first = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=12, name="fc1")
     second = mx.sym.FullyConnected(mx.sym.Variable("fc1_output"), num_hidden=CLASSES, name="fc2")
@@ -333,6 +351,7 @@ def sequential():
     return values(module)
 
 
+@kind
 def states():
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=12, name="fc1")
     net = mx.sym.broadcast_add(net, mx.sym.Variable("state", shape=(1, 12)))
@@ -345,6 +364,7 @@ def states():
     return found, values(module)
 
 
+@kind
 def attack():
     """Gradients of the inputs of a prediction, as attacks on networks need them."""
     module = started(bound(mlp(norm=False), inputs_need_grad=True))
@@ -356,6 +376,7 @@ def attack():
     return found, values(module)
 
 
+@kind
 def regression():
     """A label of one dimension goes with outputs of one column."""
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=12, name="fc1")
@@ -380,6 +401,7 @@ class Clipped(mx.mod.Module):
             self.halved = True
 
 
+@kind
 def by_custom_update():
     module = started(bound(mlp(norm=False), Clipped))
     return steps(module, 2), values(module)

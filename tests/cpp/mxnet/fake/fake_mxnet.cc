@@ -42,11 +42,11 @@ constexpr int kDefaultLevel = 10;
 const char* const kNames[] = {
     "FullyConnected",  // index 0
     "_backward_FullyConnected",
-    "_backward_Own",    // has its own functions
-    "_backward_Odd",    // with a manager, but at level 0
-    "_backward_State",  // reads the state of its forward operator
-    "_backward_Far",    // after the end of FInferShape
-    "Convolution",      // takes oneDNN's layouts
+    "_backward_Own",     // has its own functions
+    "_backward_Odd",     // with a manager, but at level 0
+    "_backward_State",   // reads the state of its forward operator
+    "_backward_Far",     // after the end of FInferShape
+    "Convolution",       // takes oneDNN's layouts
     "_tofu_multifetch",  // after the end of TIsMKLDNN
 };
 constexpr int kNumOps = sizeof(kNames) / sizeof(kNames[0]);

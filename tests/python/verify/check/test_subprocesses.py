@@ -18,7 +18,7 @@ class Silent(subprocesses._Worker):
 def test_a_silent_process_is_given_the_whole_time_limit(monkeypatch):
     now = [1000.0]
 
-    def wait(pipes, timeout):
+    def wait(_, timeout):
         now[0] += 40
         return []
 
