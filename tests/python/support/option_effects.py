@@ -71,7 +71,6 @@ SAMPLES = {
     "workers": Sample(["4"], instead=["--workers", "2"]),
 }
 OF_COMMAND = {
-    ("frontier", "limits"): Sample(["1"], _MACHINE),
     ("frontier", "recompute"): Sample(["none"], _MACHINE),
     ("estimate", "machine"): Sample(["8xh100"]),
     ("simulate", "machine"): Sample(["8xh100"], instead=_MACHINE),
