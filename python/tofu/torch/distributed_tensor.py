@@ -12,9 +12,9 @@ may communicate, so all ranks must call them.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
+import traceback
 from typing import Any, Callable
 
 import torch
@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 
 from tofu.errors import PlanError
-from tofu.torch.private_names import pytree
+from tofu.torch.private_names import lists_of, optimizers_lists_of, pytree
 
 __all__ = ["Distributed", "owned"]
 
@@ -33,6 +33,8 @@ _READS_VALUES = (
 )  # fmt: skip
 # DTensor divides losses and pools by the sizes of tiles; functions that initialise draw.
 _WHOLE_MODULES = ("torch.nn.functional", "torch._C._nn", "torch.nn.init")
+# Where DTensor's rules raise errors; they see sizes and placements only, so all ranks get the same.
+_RULES = tuple(f"torch.distributed.tensor.{x}" for x in ("_dispatch", "_sharding_prop", "_ops"))
 _OF_TILES = ("copy_", "fill_", "zero_", "requires_grad_", "detach_")
 _LEAF = (
     "a leaf Variable that requires grad, or a view of one, is being used in an in-place operation: "
@@ -66,9 +68,28 @@ class Distributed(DTensor):
             first = args[0] if args else None  # the one that operators in place write to
             own = isinstance(first, DTensor) and _are_tiles(args, kwargs)
             if own and _is_elementwise(function):
-                with contextlib.suppress(NotImplementedError, RuntimeError):
+                try:
                     return owned(function(*args, **kwargs))
+                except (NotImplementedError, RuntimeError) as error:
+                    _check_no_rule(error)
             return _run(function, args, kwargs)
+
+    if hasattr(DTensor._op_dispatcher, "dispatch"):  # until torch 2.9, in Python
+
+        @classmethod
+        def __torch_dispatch__(  # DTensor's results must be of the class of its operands
+            cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            """Run an operator by DTensor's rule."""
+            leaves = pytree.tree_leaves((args, kwargs))
+            own = [x for x in leaves if type(x) is Distributed]
+            for each in own:
+                each.__class__ = DTensor
+            try:
+                return super().__torch_dispatch__(function, types, args, kwargs)
+            finally:
+                for each in own:
+                    each.__class__ = Distributed
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A copy with tiles of its own, which is a parameter if this is one."""
@@ -85,6 +106,11 @@ class Distributed(DTensor):
         """Pickle as torch's own DTensor, which torch.load knows."""
         plain = DTensor(self._local_tensor, self._spec, requires_grad=self.requires_grad)
         return plain.__reduce_ex__(protocol)
+
+
+# As DTensor itself: functions that take lists of tensors then take these in lists, too.
+lists_of.append(Distributed)
+optimizers_lists_of.append(Distributed)
 
 
 class _View(torch.Tensor):
@@ -164,9 +190,10 @@ def _run(function: Any, args: Any, kwargs: Any) -> Any:
         given = pytree.tree_map_only(torch.Tensor, lift, given)
     try:
         result = function(*given[0], **given[1])
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
         if name in _BACKWARD:  # it may have run in part
             raise
+        _check_no_rule(error)
         return _run_whole(function, args, kwargs)
     known = set(map(id, operands))
     made = [result] if isinstance(result, DTensor) else pytree.tree_leaves(result)
@@ -176,7 +203,18 @@ def _run(function: Any, args: Any, kwargs: Any) -> Any:
     shapes = {x.shape for x in operands}
     if isinstance(result, DTensor):
         return _settled(result, shapes)
+    result = _added_up(result)
     return pytree.tree_map_only(DTensor, lambda x: _settled(x, shapes), result)
+
+
+def _check_no_rule(error: Exception) -> None:
+    """Raise an error again unless DTensor's rules raised it.
+
+    An operator or an exchange may fail on this rank alone, as for lack of memory.
+    """
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if not frame.f_globals["__name__"].startswith(_RULES):
+        raise error
 
 
 def _run_whole(function: Any, args: Any, kwargs: Any) -> Any:
@@ -339,6 +377,24 @@ def _is_doubtful(result: Any, operands: list[Any], name: str) -> bool:
     same = any(x.shape == result.shape and x.placements == result.placements for x in operands)
     local = result._local_tensor
     return not same and not any(_shares(local, x._local_tensor) for x in operands)
+
+
+def _added_up(result: Any) -> Any:
+    """A list of results, in which numbers that ranks have terms of are added up in one message.
+
+    So do the norms of all gradients.
+    """
+    alike: dict[Any, list[Any]] = {}
+    for each in pytree.tree_leaves(result):
+        terms = isinstance(each, DTensor) and any(x.is_partial() for x in each.placements)
+        if terms and each.ndim == 0 and not each.requires_grad:
+            alike.setdefault((each._spec, each.dtype), []).append(each)
+    whole: dict[int, Any] = {}
+    for (spec, _), numbers in alike.items():
+        joined = torch.stack([each._local_tensor for each in numbers])
+        terms = DTensor.from_local(joined, spec.mesh, spec.placements, run_check=False)
+        whole.update(zip(map(id, numbers), terms.full_tensor().unbind()))
+    return pytree.tree_map_only(DTensor, lambda x: whole.get(id(x), x), result)
 
 
 def _settled(result: Any, shapes: set[Any]) -> Any:

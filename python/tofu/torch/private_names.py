@@ -14,7 +14,7 @@ import torch
 __all__ = [
     "KNOWN", "ConstantSource", "DimDynamic", "DispatchKey", "FakeTensorMode", "ShapeEnv",
     "TorchDispatchMode", "aot_export_joint", "check_version", "descriptors", "get_decompositions",
-    "get_proxy_mode", "pytree", "scoped_library",
+    "get_proxy_mode", "lists_of", "optimizers_lists_of", "pytree", "scoped_library",
 ]  # fmt: skip
 
 # The oldest and the latest version on which this package's tests pass; scripts/test_torch.sh says
@@ -44,8 +44,13 @@ try:
     # Kernels that last as long as a trace. Without it: kernels for good.
     from torch.library import _scoped_library as scoped_library
 
+    # The types of tensors of which functions take lists at once, to clip gradients in one message.
+    # Without them: one message for each gradient.
+    from torch.optim.optimizer import _foreach_supported_types as optimizers_lists_of
+
     # Nested arguments as a list: torch.utils.pytree from torch 2.14 on.
     from torch.utils import _pytree as pytree
+    from torch.utils._foreach_utils import _foreach_supported_types as lists_of
 
     # Sees every operator that runs.
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -76,6 +81,7 @@ _ATTRIBUTES: Mapping[str, str] = {
     "_parameters": "as _buffers",
     "_schema": "names of an operator's arguments; torch.library's text of it",
     "_C": "DisableTorchFunctionSubclass, to run DTensor's own rule; nothing public",
+    "_op_dispatcher": "tells versions that run DTensor's rules in Python; torch's version",
     "_spec": "a gradient's DTensor from its tile; DTensor.from_local, which takes 90 us",
     "_version": "tells a tensor that was written to; nothing public",
     "py_kernels": "an operator's kernels in Python; as DispatchKey",

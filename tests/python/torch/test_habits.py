@@ -11,6 +11,7 @@ from typing import Any, Callable
 import pytest
 import torch
 from torch import nn
+from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn import functional as F
 from torch.nn.utils import prune
 
@@ -144,6 +145,49 @@ def draw(a: Any, b: Any) -> None:
     """Draw new values."""
     nn.init.orthogonal_(a)
     b.data.normal_()
+
+
+def clip(wrap: Wrap) -> dict[str, Any]:
+    """A script that clips gradients of several kinds, and counts the messages."""
+    data = torch.randn(6, 4)
+    model = wrap(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 3)), data)
+    model(data).square().mean().backward()
+    gradients = [p.grad for p in model.parameters()]
+    with CommDebugMode() as messages:
+        total = nn.utils.clip_grad_norm_(model.parameters(), 1e-2)
+    assert messages.get_total_counts() <= 1
+    largest = nn.utils.get_total_norm(gradients, float("inf"))
+    norms = torch._foreach_norm(gradients, 1)
+    return {
+        "total": total,
+        "largest": largest,
+        "norms": torch.stack(norms),
+        **dict(enumerate(gradients)),
+    }
+
+
+def test_gradients_are_clipped_in_one_message() -> None:
+    on_ranks(2, compare, clip)
+
+
+def fails_once() -> None:
+    """A rank runs out of memory in an operator on its tile."""
+    left = [True]
+
+    def exp(data: torch.Tensor) -> torch.Tensor:
+        if left and left.pop():
+            raise torch.OutOfMemoryError
+        return torch.ones_like(data)
+
+    model = tofu.torch.parallelize(nn.Linear(4, 2), (1,), torch.randn(6, 4))
+    with torch.library._scoped_library("aten", "IMPL") as kernels:
+        kernels.impl("exp", exp, "CPU")
+        with pytest.raises(torch.OutOfMemoryError):
+            model.weight.exp()
+
+
+def test_an_error_of_one_rank_is_not_answered_with_messages() -> None:
+    on_ranks(1, fails_once)
 
 
 # --- Tensors that modules share -------------------------------------------------------------
