@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 from tofu.lang import apply, op
 from tofu.tdl._shapes import broadcast
+
+# Described one by one, so that the analysis sees where terms of a sum pass through.
+_LINEAR = (
+    *("aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.mul.Scalar"),
+    *("aten.div.Tensor", "aten.div.Scalar", "aten.neg.default"),
+)
 
 _UNARY = (
     *("abs", "neg", "sign", "sgn", "ceil", "floor", "round", "trunc", "frac", "reciprocal"),
@@ -50,12 +59,52 @@ _NAMES = dict.fromkeys(
 )
 
 
-@op(name=tuple(_NAMES))
+def _elements(tensors, function, out_shapes):
+    """Makes each element of a function of the inputs' elements at its index."""
+    ones = out_shapes[0].ones
+    return lambda *i: function(*(broadcast(x, i, ones) for x in tensors))
+
+
+@op(name=tuple(name for name in _NAMES if name not in _LINEAR))
 def pointwise(*tensors, out_shapes):
     """Every output's element is a function of the inputs' elements at its index."""
-    ones = out_shapes[0].ones
+    function = functools.partial(apply, "pointwise")
+    return (_elements(tensors, function, out_shapes),) * len(out_shapes)
 
-    def element(*i):
-        return apply("pointwise", *(broadcast(x, i, ones) for x in tensors))
 
-    return (element,) * len(out_shapes)
+def _with_number(x):
+    """A function of a tensor's element and a number."""
+    return apply("pointwise", x)
+
+
+@op(name="aten.add.Tensor")
+def added(*tensors, out_shapes):
+    """The sum of two tensors, or of a tensor and a number; the second one may be scaled."""
+    function = operator.add if len(tensors) > 1 else _with_number
+    return _elements(tensors, function, out_shapes)
+
+
+@op(name="aten.sub.Tensor")
+def difference(*tensors, out_shapes):
+    """The difference of two tensors, or of a tensor and a number; the second may be scaled."""
+    function = operator.sub if len(tensors) > 1 else _with_number
+    return _elements(tensors, function, out_shapes)
+
+
+@op(name=("aten.mul.Tensor", "aten.mul.Scalar"))
+def product(*tensors, out_shapes):
+    """The product of two tensors, or of a tensor and a number, which stands as 1 here."""
+    return _elements(tensors, lambda x, y=1: x * y, out_shapes)
+
+
+@op(name=("aten.div.Tensor", "aten.div.Scalar"))
+def quotient(*tensors, given="self", out_shapes):
+    """The quotient of two tensors, or of a tensor and a number, which stands as 1 here."""
+    function = _with_number if given == "other" else lambda x, y=1: x / y
+    return _elements(tensors, function, out_shapes)
+
+
+@op(name="aten.neg.default")
+def negative(data):
+    """The negative of every element."""
+    return lambda *i: -data[i]

@@ -1,7 +1,8 @@
 """Runs every operator that a module calls whole and in parts, by every strategy, and compares.
 
 The calls come from the module's joint graph, with the values they have there. A part gets the
-regions, zeros and attributes that its row of the strategy table says, as on a rank.
+regions, zeros and attributes that its row of the strategy table says, as on a rank. An operator
+that passes terms of its inputs through is run on two terms of each, too, and their results added.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import torch
 
 from tofu.analysis import row_for
 from tofu.analysis.apply_row import Part, extent_of, parts_of
+from tofu.analysis.described import description_of
 from tofu.analysis.table import Row
+from tofu.analysis.terms import linear_inputs
 from tofu.boxes import Box
 from tofu.errors import ConfigError
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
@@ -170,6 +173,39 @@ def _check(operator: Operator, row: Row, values: Sequence[Any], report: Report) 
         if fault is not None:
             names = ", ".join(f"{row['vars'][v]['name']} in {n}" for v, n in split)
             report.false.append(f"{operator_name(operator)}{ins}, split by {names}: {fault}")
+    for slots in _linear_inputs(operator, values, whole):
+        report.strategies += 1
+        for number, total in enumerate(_of_terms(operator, values, slots)):
+            fault = _unequal(total, whole[number])
+            if fault is not None:
+                report.false.append(
+                    f"{operator_name(operator)}{ins}, terms of inputs {slots}: output {number}: "
+                    f"{fault}"
+                )
+
+
+def _linear_inputs(
+    operator: Operator, values: Sequence[Any], whole: Sequence[Any]
+) -> list[list[int]]:
+    """The sets of inputs whose terms pass through, of numbers whose terms add up to them."""
+    description = description_of(operator_name(operator))
+    if description is None or is_random(operator):
+        return []
+    ins, outs = ([tuple(value.shape) for value in each] for each in (values, whole))
+    sets = linear_inputs(description.trace(ins, outs, attributes_of(operator)))
+    floats = {k for k, value in enumerate(values) if value.dtype.is_floating_point}
+    return sorted(sorted(slots) for slots in sets if slots <= floats)
+
+
+def _of_terms(operator: Operator, values: Sequence[Any], slots: Sequence[int]) -> list[Any]:
+    """The sums of the outputs of two terms of some inputs; that of the last input is in one."""
+    first, second = list(values), list(values)
+    for slot in slots:
+        alone = slot == slots[-1] and len(slots) > 1
+        share = 1.0 if alone else torch.rand_like(values[slot]) * 4 - 2  # of any sign
+        first[slot] = values[slot] * share
+        second[slot] = values[slot] - first[slot]
+    return [sum(both) for both in zip(_run(operator, first, {}), _run(operator, second, {}))]
 
 
 def _counts(extents: Mapping[int, int], *, equal: bool) -> dict[int, int]:
@@ -240,10 +276,14 @@ def _differs(
         term = terms.setdefault(key, torch.zeros_like(expected))
         term[tuple(slice(*side) for side in part.outputs[number])] = result[number]
     kind = reduce[split[steps[0]][0]] if steps else "sum"
-    joined = functools.reduce(COMBINE[kind], terms.values())
+    return _unequal(functools.reduce(COMBINE[kind], terms.values()), expected)
+
+
+def _unequal(found: Any, expected: Any) -> Optional[str]:
+    """Describes how a result differs from the whole; None if it does not."""
     if not expected.dtype.is_floating_point:
-        return None if torch.equal(joined, expected) else "other values"
+        return None if torch.equal(found, expected) else "other values"
     bound = _TOLERANCE.get(expected.dtype, 2e-2)
     slack = bound * (1 + float(expected.abs().nan_to_num(0, 0, 0).max()))
-    same = torch.allclose(joined, expected, rtol=bound, atol=slack, equal_nan=True)
-    return None if same else f"differs by {float((joined - expected).abs().max()):.2g}"
+    same = torch.allclose(found, expected, rtol=bound, atol=slack, equal_nan=True)
+    return None if same else f"differs by {float((found - expected).abs().max()):.2g}"

@@ -71,3 +71,16 @@ def test_a_false_strategy_is_found_in_its_own_module_only(monkeypatch) -> None:
     ]
     monkeypatch.undo()
     assert verify_module(Cumulated(), (data,)).false == []
+
+
+class Rectified(torch.nn.Module):
+    def forward(self, data):
+        return data.relu()
+
+
+def test_an_operator_that_passes_no_terms_through_is_found(monkeypatch) -> None:
+    data = torch.randn(4, 6, dtype=torch.float64)
+    assert verify_module(Rectified(), (data,)).false == []
+    monkeypatch.setattr(verify, "linear_inputs", lambda trace: {frozenset({0})})
+    (false,) = verify_module(Rectified(), (data,)).false
+    assert false.startswith("aten.relu.default[(4, 6)], terms of inputs [0]: output 0: differs by")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 import tofu.torch
+from tofu.plans import SearchOptions
 from tofu.torch.parallelize import program_of
 
 STEPS = 5
@@ -30,11 +31,12 @@ def compare(
     dtype: torch.dtype,
     steps: int = STEPS,
     rate: float = 0.1,
+    options: Optional[SearchOptions] = None,
 ) -> float:
     """Train for some steps, and compare; returns the received share of the plan's bytes."""
     torch.manual_seed(0)
     whole, inputs = make(dtype)
-    parts = tofu.torch.parallelize(copy.deepcopy(whole), mesh, inputs)
+    parts = tofu.torch.parallelize(copy.deepcopy(whole), mesh, inputs, options=options)
     one = torch.optim.SGD(whole.parameters(), lr=rate, momentum=0.9)
     other = torch.optim.SGD(parts.parameters(), lr=rate, momentum=0.9)
     for step in range(steps):
