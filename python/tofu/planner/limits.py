@@ -74,16 +74,23 @@ def fit_within(
         PlanError: even the search without a limit finds nothing.
     """
     least = Fit.of(search(None), held, limit_bytes)
-    tiles = limit_bytes
+    finest = int(_LEAST_CUT * limit_bytes)
+    tiles, last, step = limit_bytes, least.held_bytes, 0
+    low, high = 0, limit_bytes + finest  # no plan's tiles fit in `low`; those of `high` hold more
     for _ in range(_TRIES):
-        if least.fits or tiles <= 0:
+        if least.fits or high - low < finest:
             break
         try:
             limited = Fit.of(search(tiles), held, limit_bytes)
         except PlanError:
-            break
-        least = min(least, limited, key=lambda fit: fit.held_bytes)
-        tiles -= max(limited.held_bytes - limit_bytes, int(_LEAST_CUT * limit_bytes))
+            low = tiles
+        else:
+            least = min(least, limited, key=lambda fit: fit.held_bytes)
+            high, excess = tiles, max(limited.held_bytes - limit_bytes, finest)
+            # A limit far above the plan's tiles changes nothing, so the next goes twice as far.
+            step = 2 * step if step and limited.held_bytes == last else excess
+            last = limited.held_bytes
+        tiles = high - step if high - step > low else (low + high) // 2
     if not least.fits and fallback is not None:
         other = Fit.of(fallback(), held, limit_bytes)
         least = min(least, other, key=lambda fit: fit.held_bytes)
