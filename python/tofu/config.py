@@ -7,7 +7,8 @@
 ``TOFU_DESCRIBE``     files with descriptions of your operators, separated as in PATH.
 ``TOFU_LOG``          comma-separated: ``quiet``, ``info`` (default), ``debug``, ``dump:DIR``.
 ``TOFU_SEARCH``       the search mode, one of MODES; unset: ``tofu``.
-``TOFU_REPLICATION``  ``1``: tensors may stay whole if that is cheaper; unset or ``0``: not.
+``TOFU_REPLICATION``  ``1``: tensors may stay whole if that is cheaper; ``2%``: as long as no worker
+                      holds so much more than if all are cut; unset or ``0``: not.
 ``TOFU_OBJECTIVE``    ``bytes`` or ``time``, what the search minimises; unset: ``bytes``.
 ``TOFU_MACHINE``      a machine file or name, which predicts the time of plans; unset: none.
 ``TOFU_MEMORY``       what a worker may hold, such as ``12GiB``; unset: what GPUs have.
@@ -58,6 +59,7 @@ __all__ = [
     "parse_mode",
     "parse_pins",
     "parse_recompute",
+    "parse_share",
     "parse_workers",
     "pins_of",
     "private_directory",
@@ -119,6 +121,7 @@ _UNITS = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
 _SIZE = re.compile(rf"(\d+(?:\.\d*)?)\s*({'|'.join(_UNITS)})", re.IGNORECASE)
+_PERCENTAGE = re.compile(r"(\d+(?:\.\d*)?)\s*%")
 _SPELLING = 0.8  # how similar two names must be for one to be a misspelling
 
 
@@ -135,6 +138,8 @@ class Config:
         dump_dir: directory for a readable dump after every pass, or None.
         search: one of MODES.
         replication: whether large tensors may stay whole if that is cheaper.
+        whole_share: the part of the memory of a plan that cuts every tensor by which a worker may
+            hold more for tensors that stay whole; None: any.
         objective: what the search minimises, one of OBJECTIVES.
         machine: a machine file, or the name of a machine that tofu ships; "" for none.
         memory_bytes: what a worker may hold, or None; with it, and without TOFU_REPLICATION=0,
@@ -157,6 +162,7 @@ class Config:
     dump_dir: Optional[Path] = None
     search: str = MODES[0]
     replication: bool = False
+    whole_share: Optional[float] = None
     objective: str = OBJECTIVES[0]
     machine: str = ""
     memory_bytes: Optional[int] = None
@@ -215,6 +221,8 @@ class Config:
             )
         memory = env.get("TOFU_MEMORY", "").strip()
         keep_fetched = env.get("TOFU_KEEP_FETCHED", "").strip()
+        whole = env.get("TOFU_REPLICATION", "").strip()
+        share = parse_share(whole, "TOFU_REPLICATION") if whole.endswith("%") else None
         return cls(
             workers=parse_workers(workers, where["TOFU_WORKERS"]) if workers else None,
             device=device or None,
@@ -222,9 +230,9 @@ class Config:
             log_level=level,
             dump_dir=dump_dir,
             search=parse_mode(mode, where["TOFU_SEARCH"]) if mode else MODES[0],
-            replication=_parse_switch(
-                env.get("TOFU_REPLICATION", ""), "TOFU_REPLICATION", unset=bool(memory)
-            ),
+            replication=share is not None
+            or _parse_switch(whole, "TOFU_REPLICATION", unset=bool(memory), other=", or 2%"),
+            whole_share=share,
             objective=objective,
             machine=machine,
             memory_bytes=parse_bytes(memory, where["TOFU_MEMORY"]) if memory else None,
@@ -254,7 +262,7 @@ class Config:
             function: its name, for errors.
             texts: arguments whose values are those of the variables of these names.
             pins: tensors to their cuts, or None.
-            switches: attributes that are True, False, or None.
+            switches: attributes that are True, False, or None; replication may be a percentage.
             without: variables to ignore.
 
         Raises:
@@ -275,6 +283,12 @@ class Config:
         for name, switch in switches.items():
             if switch is None:
                 continue
+            if name == "replication":
+                share = None
+                if isinstance(switch, str):
+                    share = parse_share(switch, f"{function}: allow_replication")
+                    switch = True
+                config = dataclasses.replace(config, whole_share=share)
             if type(switch).__name__ not in ("bool", "bool_"):  # Python's, or NumPy's
                 argument = "allow_replication" if name == "replication" else name
                 raise ConfigError(f"{function}: {argument}={switch!r}: expected True or False")
@@ -376,12 +390,12 @@ def graph_pass(environ: Optional[Mapping[str, str]] = None) -> Optional[str]:
     return "tofu"
 
 
-def _parse_switch(value: str, where: str, *, unset: bool = False) -> bool:
-    """Whether an option is on. Raises ConfigError unless it is 1 or 0."""
+def _parse_switch(value: str, where: str, *, unset: bool = False, other: str = "") -> bool:
+    """Whether an option is on. Raises ConfigError unless it is 1 or 0; `other` is also allowed."""
     value = value.strip()
     if value not in ("", "0", "1"):
         on, off = (", as when it is unset", "") if unset else ("", ", as when it is unset")
-        raise ConfigError(f"{where}={value!r}: expected 1 (on{on}) or 0 (off{off})")
+        raise ConfigError(f"{where}={value!r}: expected 1 (on{on}) or 0 (off{off}){other}")
     return value == "1" if value else unset
 
 
@@ -410,6 +424,14 @@ def parse_workers(value: object, where: str) -> int:
             f"1 to {MAX_WORKERS:,}; one GPU or CPU context is one worker"
         )
     return workers
+
+
+def parse_share(text: str, where: str) -> float:
+    """A percentage such as "2%", as a part of one; `where` names its source."""
+    match = _PERCENTAGE.fullmatch(text.strip())
+    if not match:
+        raise ConfigError(f"{where}={text}: expected a percentage such as 2%")
+    return float(match[1]) / 100
 
 
 def parse_bytes(text: str, where: str) -> int:

@@ -24,7 +24,7 @@ from tofu.plans.file import read as read_plans
 __all__ = ["Opened", "open_model", "refuse", "torch_module"]
 
 # Options of a search, which a saved plan does not need.
-_SEARCHED = ("search", "allow_replication", "objective")
+_SEARCHED = ("search", "allow_replication", "allow_replication_within", "objective")
 
 
 class Opened:

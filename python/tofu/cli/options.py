@@ -25,6 +25,7 @@ from tofu.config import (
     parse_mode,
     parse_pins,
     parse_recompute,
+    parse_share,
     parse_workers,
     read_pins,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "EXACT",
     "Script",
     "allow_replication_option",
+    "allow_replication_within_option",
     "batch_size_option",
     "machine_option",
     "memory_option",
@@ -201,6 +203,12 @@ allow_replication_option = click.option(
     is_flag=True,
     help="Let every worker hold a tensor whole if that communicates less; same as "
     "$TOFU_REPLICATION=1.",
+)
+allow_replication_within_option = click.option(
+    "--allow-replication-within",
+    metavar="SHARE",
+    help="The same as long as no worker holds so much more than if every tensor is cut, such as "
+    "2%; same as $TOFU_REPLICATION=2%.",
 )
 
 
@@ -391,6 +399,7 @@ def set_variables(
     pins: tuple[str, ...] = (),
     pin_file: Optional[str] = None,
     allow_replication: bool = False,
+    allow_replication_within: Optional[str] = None,
     **texts: Optional[str],
 ) -> None:
     """Set the variables of the options that are given, for this process and those it starts.
@@ -403,6 +412,11 @@ def set_variables(
             os.environ[variable] = checked(text)
     if allow_replication:
         os.environ["TOFU_REPLICATION"] = "1"
+    if allow_replication_within is not None:
+        if allow_replication:
+            raise ConfigError("--allow-replication and --allow-replication-within: give one")
+        parse_share(allow_replication_within, "--allow-replication-within")
+        os.environ["TOFU_REPLICATION"] = allow_replication_within
     if pins or pin_file:
         file_pins = read_pins(Path(pin_file), "--pins") if pin_file else ()
         pin_texts = [*map(_pin_text, file_pins), *pins]

@@ -17,6 +17,7 @@ from tofu.cli.options import (
     EXACT,
     Script,
     allow_replication_option,
+    allow_replication_within_option,
     batch_size_option,
     count_option,
     describe_option,
@@ -67,6 +68,7 @@ FORMATS = ("text", "json", "html", "python", "jax")
     help="Stop after this many seconds and take the best plan so far.  [default: 60]",
 )
 @allow_replication_option
+@allow_replication_within_option
 @objective_option
 @machine_option
 @recompute_option
@@ -207,8 +209,8 @@ def _chosen(problems: Sequence[Problem], number: Optional[int], target: str) -> 
 
 
 _AGAIN = ("shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
-          "allow_replication", "objective", "machine", "fetch", "device",
-          "memory", "recompute", "keep_fetched")  # fmt: skip
+          "allow_replication", "allow_replication_within", "objective", "machine", "fetch",
+          "device", "memory", "recompute", "keep_fetched")  # fmt: skip
 
 
 def _command(context: click.Context) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from tofu.analysis.table import described_name
 from tofu.cli.explained import explained_in, explained_names
 from tofu.cli.options import ESTIMATE
 from tofu.errors import ConfigError, MemoryLimitError, PlanError, TofuError
+from tofu.planner.comparison import with_whole
 from tofu.planner.decide import plan_problem
 from tofu.planner.limits import held_bytes
 from tofu.planner.model import Devices
@@ -34,6 +35,7 @@ from tofu.plans.render.text import render_text
 __all__ = ["Choice", "Output", "listed", "plan_and_print"]
 
 Planned = tuple[Problem, Plan]
+_FOR_PEOPLE = ("text", "html")  # forms that name a cheaper choice
 _OF_PARAMETERS = ("parameters", "optimizer_state")
 
 
@@ -83,6 +85,9 @@ def plan_and_print(choices: Sequence[Choice], wish: Wish, output: Output) -> Non
         )
     explained = explained_names(problems, output.explain)
     devices, planned = _best(choices, wish)
+    if len(planned) == 1 and output.form in _FOR_PEOPLE and wish.limit_bytes is None:
+        with stage("searching plans with whole tensors"):
+            planned = [(each, with_whole(each, plan, wish.options)) for each, plan in planned]
     texts = []
     for before, (problem, plan) in zip(explained, planned):
         names = explained_in(problem, output.explain, before)

@@ -11,6 +11,7 @@ import click
 from tofu.cli.options import (
     Script,
     allow_replication_option,
+    allow_replication_within_option,
     check_script,
     describe_option,
     device_option,
@@ -46,6 +47,7 @@ __all__ = ["run"]
 @describe_option
 @search_option
 @allow_replication_option
+@allow_replication_within_option
 @objective_option
 @machine_option
 @memory_option

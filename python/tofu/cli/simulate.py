@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any, Optional
@@ -13,6 +14,7 @@ from tofu.cli.mxnet_model import SymbolInputs
 from tofu.cli.options import (
     Script,
     allow_replication_option,
+    allow_replication_within_option,
     batch_size_option,
     describe_option,
     fetch_option,
@@ -26,11 +28,12 @@ from tofu.cli.options import (
     workers_option,
 )
 from tofu.cli.trace_file import check_output, predicted, write_trace
+from tofu.planner.decide import plan_problem
 from tofu.planner.model import Devices
 from tofu.planner.prediction import check_devices
 from tofu.planner.search import default_fetch
-from tofu.planner.search import search as search_problem
-from tofu.plans import Problem, SearchOptions
+from tofu.planner.wish import Wish
+from tofu.plans import Problem
 from tofu.plans.machine_files import read_machine
 from tofu.plans.simulated_step import Simulation
 from tofu.simulate.render import render_json, render_text
@@ -52,6 +55,7 @@ __all__ = ["simulate"]
 @fetch_option
 @search_option
 @allow_replication_option
+@allow_replication_within_option
 @objective_option
 @log_option
 @describe_option
@@ -101,18 +105,12 @@ def simulate(
     model, devices, config = opened.model, opened.devices, opened.config
     check_devices(devices[0].workers, described)
     fetch = config.fetch or default_fetch(described)
-    options = SearchOptions(
-        config.search,
-        allow_replication=config.replication,
-        objective=config.objective,
-        machine=config.machine,
-    )
+    wish = Wish.of(dataclasses.replace(config, fetch=fetch))
 
     def simulated(each: Devices) -> tuple[Simulation, Problem]:
-        problem = model.problem(each)
-        found = search_problem(problem, options, fetch=fetch, dump_dir=config.dump_dir)
+        problem, plan = plan_problem(model.problem(each), wish)
         simulation = problem.front_end.simulate(
-            found.plan, described, fetch=fetch, with_timeline=perfetto is not None
+            plan.in_graph(problem.table), described, fetch=fetch, with_timeline=perfetto is not None
         )
         return simulation, problem
 

@@ -49,7 +49,7 @@ def enable(
     plan: Union[str, os.PathLike[str], None] = None,
     search: Optional[str] = None,
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
-    allow_replication: Optional[bool] = None,
+    allow_replication: Union[bool, str, None] = None,
     objective: Optional[str] = None,
     machine: Union[str, os.PathLike[str], None] = None,
     memory: Optional[str] = None,
@@ -73,7 +73,8 @@ def enable(
         search: how to search, one of config.MODES; None: TOFU_SEARCH, else "tofu".
         pins: parameter to the dimension that all steps, or each one, cut; None: TOFU_PINS.
         allow_replication: whether large tensors may stay whole where that communicates
-            less; None: TOFU_REPLICATION, else not.
+            less; "2%": as long as no worker holds so much more than if all are cut; None:
+            TOFU_REPLICATION, else not.
         objective: what the search minimises, "bytes" or "time"; None: TOFU_OBJECTIVE, else bytes.
         machine: the machine file, or the name of a machine, that predicts times; None:
             TOFU_MACHINE.

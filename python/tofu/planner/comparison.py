@@ -13,15 +13,20 @@ from collections.abc import Iterator, Sequence
 from typing import Callable, Optional
 
 from tofu.config import MODES, OBJECTIVES
+from tofu.errors import PlanError
 from tofu.plans import Plan, Problem, SearchOptions
-from tofu.plans.plan import format_bytes, format_seconds
+from tofu.plans.plan import IfWhole, format_bytes, format_seconds
 
+from .limits import held_bytes
 from .model import Devices
+from .search import plan_graph
 from .sweep import Measure, Trial, sweep
 
-__all__ = ["Alternative", "advice", "compare"]
+__all__ = ["Alternative", "advice", "compare", "with_whole"]
 
 _PAYS = 0.9  # of the bytes or the time: less is worth a line of advice
+_LEAST_SAVED = 0.01  # of the bytes, to be named
+_LEAST_SECONDS = 1.0  # for the search of a cheaper plan
 _MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
 
 
@@ -111,6 +116,30 @@ def compare(
             outcome.trial.problem.workers, chosen.mode, chosen.allow_replication, outcome.plan,
             outcome.reason, outcome.step_seconds, chosen.objective, meshes.popleft(),
         )  # fmt: skip
+
+
+def with_whole(problem: Problem, plan: Plan, options: SearchOptions) -> Plan:
+    """A plan that names the cheaper one with whole tensors, if a search about as long finds it.
+
+    Args:
+        problem: the graph of the plan.
+        plan: the plan.
+        options: how it was searched. Only for the mode tofu and for bytes is there another one.
+    """
+    is_usual = (options.mode, options.objective) == (MODES[0], OBJECTIVES[0])
+    if options.allow_replication or not is_usual or plan.searched is None or not plan.total_bytes:
+        return plan
+    seconds = min(options.limit_s, max(_LEAST_SECONDS, plan.search_seconds))
+    free = dataclasses.replace(options, allow_replication=True, time_limit_s=seconds)
+    try:
+        found = plan_graph(problem, free)
+    except PlanError:
+        return plan
+    saved = 1 - found.total_bytes / plan.total_bytes
+    if saved < _LEAST_SAVED:
+        return plan
+    held = held_bytes(found) / max(sum(plan.searched.estimate_memory().values()), 1)
+    return dataclasses.replace(plan, if_whole=IfWhole(found.total_bytes, saved, held))
 
 
 def advice(alternatives: Sequence[Alternative]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Generic, Optional, TypeVar
 
@@ -93,23 +94,31 @@ def decide(
 
     def fit_graph(table: _core.StrategyTable, repeats: bool) -> Fit[Decision[Made]]:
         graph = problem.replaced(table) if repeats else problem
-        if room_bytes is None:
+        room, share = room_bytes, None if graph.saved is not None else wish.whole_share
+
+        @functools.cache
+        def cut() -> Decision[Made]:
+            return attempt(graph, dataclasses.replace(options, allow_replication=False))
+
+        if share is not None:
+            own = int((1 + share) * held(cut()))
+            room = own if room is None else min(room, own)
+        if room is None:
             found = attempt(graph, options)
             return Fit(found, held(found) if mode == "all" else 0, True)
         if graph.saved is not None:
-            fit = Fit.of(attempt(graph, options), held, room_bytes)
+            fit = Fit.of(attempt(graph, options), held, room)
         else:
-            cut = dataclasses.replace(options, allow_replication=False)
             fit = fit_within(
                 lambda tiles: attempt(
                     graph, dataclasses.replace(options, memory_limit_bytes=tiles)
                 ),
                 held,
-                room_bytes,
+                room,
                 # Whole tensors may take more than the limit of tiles counts.
-                (lambda: attempt(graph, cut)) if options.allow_replication else None,
+                cut if options.allow_replication else None,
             )
-        if options.keep_fetched_bytes is not None or not wish.exact:
+        if options.keep_fetched_bytes is not None or not wish.exact or room_bytes is None:
             return fit
         return keep_what_fits(fit, lambda size: keeping(fit.found, size), held, room_bytes)
 
@@ -164,7 +173,7 @@ def plan_problem(
     wish = wish or Wish()
     limit = wish.limit_bytes
     room = None if limit is None else limit - taken_bytes
-    plans = Plans(wish, counted=wish.exact and (limit is not None or wish.recompute == "all"))
+    plans = Plans(wish, counted=wish.exact and wish.weighs_memory)
     decision = decide(problem, wish, plans, room_bytes=room)
     plan, recomputation = decision.made, decision.recomputation
     if limit is not None:

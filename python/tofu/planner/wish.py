@@ -19,6 +19,8 @@ class Wish:
     Attributes:
         options: how to search.
         limit_bytes: bytes that a worker may hold; None: any number.
+        whole_share: the part of the memory of a plan that cuts every tensor by which a worker may
+            hold more for tensors that stay whole; None: any, if they may stay whole at all.
         recompute: which activations are computed again, one of config.RECOMPUTES; "auto": as
             few as the limit needs.
         exact: whether to count the memory that MXNet will allocate; else a quick estimate.
@@ -28,10 +30,16 @@ class Wish:
 
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
     limit_bytes: Optional[int] = None
+    whole_share: Optional[float] = None
     recompute: str = RECOMPUTES[0]
     exact: bool = True
     fetch: Optional[str] = None
     dump_dir: Optional[Path] = None
+
+    @property
+    def weighs_memory(self) -> bool:
+        """Whether the choice of a plan depends on the memory that it takes."""
+        return (self.limit_bytes, self.whole_share) != (None, None) or self.recompute == "all"
 
     @classmethod
     def of(
@@ -41,6 +49,7 @@ class Wish:
         return cls(
             options=SearchOptions.of(config, time_limit_s),
             limit_bytes=config.memory_bytes,
+            whole_share=config.whole_share,
             recompute=config.recompute,
             exact=exact,
             fetch=config.fetch,

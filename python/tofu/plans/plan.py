@@ -15,7 +15,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from tofu import _core
 from tofu.dtypes import dtype_bytes, dtype_name
@@ -151,6 +151,20 @@ def _percent(share: float) -> str:
     return f"{math.ceil(share * 10) / 10:.1f}%"
 
 
+class IfWhole(NamedTuple):
+    """A cheaper plan, in which tensors may stay whole.
+
+    Attributes:
+        total_bytes: bytes that its workers fetch per training step.
+        saved_share: the part of the other plan's bytes that it saves, more than 0.
+        held_share: the memory of its fullest worker as a multiple of the other plan's, estimated.
+    """
+
+    total_bytes: int
+    saved_share: float
+    held_share: float
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """A partition of a training graph over `workers` (paper section 5.2).
@@ -185,6 +199,7 @@ class Plan:
         chosen: the objective of the plan that simulation chose, or "" if nothing was simulated.
         replication: whether tensors might stay whole if that is cheaper.
         simulated_ns: the simulated step of each candidate, negative if it does not fit.
+        if_whole: a cheaper plan with whole tensors; None: none is known. Not part of the document.
         recompute: what runs again in the backward pass (docs/formats.md); None: nothing.
         peak: a worker's memory over a step; None if unknown. Not part of the document.
         searched: the plan in C++ that this one shows; None if it was read without its graph.
@@ -220,6 +235,7 @@ class Plan:
     replication: bool = False
     simulated_ns: Mapping[str, int] = dataclasses.field(default_factory=dict)
     recompute: Optional[Mapping[str, Any]] = None
+    if_whole: Optional[IfWhole] = dataclasses.field(repr=False, compare=False, default=None)
     peak: Optional[Peak] = dataclasses.field(repr=False, compare=False, default=None)
     searched: Optional[_core.Plan] = dataclasses.field(repr=False, compare=False, default=None)
     written: Mapping[str, Any] = dataclasses.field(repr=False, compare=False, default_factory=dict)

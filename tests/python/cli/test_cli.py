@@ -263,6 +263,14 @@ OPTIONS = {
 }
 
 
+def test_replication_within_a_share_sets_the_same_variable(capsys, tmp_path):
+    (tmp_path / "train.py").write_text("import os; print(os.environ['TOFU_REPLICATION'])")
+    ran = run_tofu("run", "--allow-replication-within=2%", "train.py", cwd=tmp_path)
+    assert ran.stdout == "2%\n"
+    found = fail(capsys, "plan", "--allow-replication", "--allow-replication-within=2%", "mlp")
+    assert "--allow-replication and --allow-replication-within: give one" in found
+
+
 def test_every_option_of_run_reaches_the_script(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(

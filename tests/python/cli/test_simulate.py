@@ -13,9 +13,9 @@ from ..support import forked
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
 
 
-def tofu(*args: object, status: int = 0) -> str:
+def tofu(*args: object, status: int = 0, **variables: str) -> str:
     """The output of a command; its error text if it fails."""
-    done = forked.run(["-m", "tofu", *args], env=ENVIRONMENT)
+    done = forked.run(["-m", "tofu", *args], env={**ENVIRONMENT, **variables})
     assert done.returncode == status, done.stderr
     return done.stderr if status else done.stdout
 
@@ -117,6 +117,12 @@ def test_too_many_workers_and_wrong_machines_take_one_line(tmp_path: Path) -> No
     assert error.count("\n") == 1
     error = tofu("simulate", "--machine", "p2.8xlarge", "mlq", status=2)
     assert error.startswith("tofu: no model 'mlq'; did you mean mlp")
+
+
+def test_variables_of_a_plan_count() -> None:
+    line = ("simulate", "--workers", 2, "--machine", "p2.8xlarge", "--batch-size", 64, "mlp")
+    assert "fits in 1.0 MiB" in tofu(*line, status=2, TOFU_MEMORY="1MiB")
+    assert tofu(*line) != tofu(*line, TOFU_PINS="*weight=1")
 
 
 def test_a_calibrated_machine_can_be_simulated(tmp_path: Path) -> None:

@@ -86,6 +86,15 @@ def test_replication_is_allowed_by_one(text, expected):
     assert Config.from_environment({"TOFU_REPLICATION": text}).replication is expected
 
 
+def test_replication_may_have_a_share_of_the_memory():
+    config = Config.from_environment({"TOFU_REPLICATION": "2.5 %"})
+    assert config.replication
+    assert config.whole_share == 0.025
+    for text in ("-2%", "%", "1e9%"):
+        with pytest.raises(ConfigError, match=f"TOFU_REPLICATION={text}: expected a percentage"):
+            Config.from_environment({"TOFU_REPLICATION": text})
+
+
 def test_replication_is_a_switch():
     with pytest.raises(ConfigError, match=r"TOFU_REPLICATION='yes': expected 1 \(on\) or 0 \(off"):
         Config.from_environment({"TOFU_REPLICATION": "yes"})

@@ -92,6 +92,19 @@ def test_a_limit_lets_tensors_stay_whole_and_bounds_what_they_take(off):
     assert bytes_communicated[0] < bytes_communicated[1] <= bytes_communicated[2]
 
 
+def test_whole_tensors_may_take_a_share_more_than_cut_ones(off):
+    cut = held(square, 512, allow_replication=False)
+    bytes_communicated = []
+    for share in (0, 20):
+        on(None, allow_replication=f"{share}%")
+        step(square(), 512)
+        (footprint,) = footprints()
+        assert held_bytes(footprint.plan) <= (1 + share / 100) * cut
+        bytes_communicated.append(footprint.plan.total_bytes)
+        tofu.gluon.disable()
+    assert bytes_communicated[1] < bytes_communicated[0]
+
+
 def test_the_limit_of_tiles_reaches_the_search(off, monkeypatch):
     def search_within(search, *args):
         with pytest.raises(PlanError, match="limit"):

@@ -14,10 +14,12 @@ from tofu.cli.compare import render
 from tofu.errors import PlanError
 from tofu.mx.model.sources import from_model
 from tofu.planner import sweep
-from tofu.planner.comparison import Alternative, advice, compare
+from tofu.planner.comparison import Alternative, advice, compare, with_whole
+from tofu.planner.limits import held_bytes
 from tofu.planner.model import Devices
+from tofu.planner.search import plan_graph
 from tofu.planner.sweep import Measure
-from tofu.plans import Plan, Problem
+from tofu.plans import Plan, Problem, SearchOptions
 
 from ..plans.documents import document
 
@@ -80,6 +82,23 @@ def test_advice_on_replication():
     assert line.endswith("; a worker holds 100 bytes either way")
     assert advice([made(), made(replication=True, total=950)]) == []
     assert advice([made()]) == []
+
+
+def test_a_cheaper_plan_with_whole_tensors_is_known():
+    problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=4)
+    cut = plan_graph(problem)
+    whole = plan_graph(problem, SearchOptions(allow_replication=True))
+    cheaper = with_whole(problem, cut, SearchOptions()).if_whole
+    assert cheaper.total_bytes == whole.total_bytes < cut.total_bytes
+    assert cheaper.saved_share == 1 - whole.total_bytes / cut.total_bytes
+    assert cheaper.held_share == held_bytes(whole) / held_bytes(cut)
+    for options in (
+        SearchOptions(allow_replication=True),
+        SearchOptions("spartan"),
+        SearchOptions(objective="time"),
+        SearchOptions(pins=(("*_weight", (0,)), ("*data", (0,)))),
+    ):
+        assert with_whole(problem, plan_graph(problem), options).if_whole is None, options
 
 
 def test_advice_on_the_number_of_workers():

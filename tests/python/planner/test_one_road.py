@@ -46,6 +46,7 @@ WISHES = {
     "search": (("--search=spartan",), {"search": "spartan"}),
     "pin": (("--pin=*_weight=1",), {"pins": {"*_weight": 1}}),
     "replication": (("--allow-replication",), {"allow_replication": True}),
+    "replication within": (("--allow-replication-within=2%",), {"allow_replication": "2%"}),
     "machine": ((f"--machine={MACHINE}",), {"machine": MACHINE}),
     "objective": (
         (f"--machine={MACHINE}", "--objective=time"),

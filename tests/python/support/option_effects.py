@@ -38,6 +38,7 @@ class Sample(NamedTuple):
 
 # By parameter. An option that is missing here is a flag, or has a choice that is not its default.
 SAMPLES = {
+    "allow_replication_within": Sample(["5%"]),
     "batch_size": Sample(["3"]),
     "describe": Sample(["nosuch.py"]),
     "device": Sample(["gpu"]),

@@ -90,10 +90,10 @@ def decide_within(
         MemoryLimitError: none fits in the limit that the user has set.
     """
     limit = limit_of(session)
+    programs.counts_memory = limit is not None or wish.whole_share is not None
     if limit is None:
         return decide(problem, wish, programs).made
     ids = frozenset(map(id, programs.parameters.values()))
-    programs.counts_memory = True
     room = limit - _taken(session, ids)
     decision = decide(problem, wish, programs, room_bytes=room)
     if not decision.fits and _release(session):

@@ -176,7 +176,7 @@ def plan(
     batch_size: Optional[int] = None,
     search: Optional[str] = None,
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
-    allow_replication: Optional[bool] = None,
+    allow_replication: Union[bool, str, None] = None,
     objective: Optional[str] = None,
     machine: Optional[Union[str, os.PathLike[str]]] = None,
     memory: Optional[str] = None,
@@ -203,8 +203,9 @@ def plan(
         batch_size: for a model's name; None: the model's own.
         search: one of the search modes (docs/search.md).
         pins: tensors, by name or pattern, to the dimension to cut, or one per step.
-        allow_replication: whether large tensors may stay whole if that communicates less; by
-            default only with a memory limit.
+        allow_replication: whether large tensors may stay whole if that communicates less; "2%": as
+            long as no worker holds so much more than if all are cut; by default only with a memory
+            limit.
         objective: what to minimise, "bytes" or "time".
         machine: a machine file or name that predicts times; the objective time needs it.
         memory: memory that a worker may hold, such as "12GiB"; the plan is the cheapest found that

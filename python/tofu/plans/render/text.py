@@ -11,6 +11,7 @@ from ..plan import (
     REPLICATED,
     STOPPED,
     TERMS,
+    IfWhole,
     OperatorPlan,
     Plan,
     TensorPlan,
@@ -71,6 +72,8 @@ def sentence(plan: Plan) -> str:
     if is_own and not plan.replication:
         kind = "plan that cuts every tensor"
         advice = " One that keeps some whole may cost less: --allow-replication."
+        if plan.if_whole is not None:
+            advice = f" W{_if_whole(plan.if_whole)[1:]}."
     cost, bound = plan.proven_cost
     if cost <= bound or plan.status == "optimal":
         proof = f"No other {kind} costs less; that is proven."
@@ -110,7 +113,19 @@ def summary(plan: Plan) -> list[str]:
         total = format_bytes(sum(plan.bytes_per_worker.values()))
         exact = {"exact": "", "lives": " at the worst moment"}.get(plan.memory, " (an estimate)")
         lines.append(f"a worker holds {total}{exact}: {kinds}")
+    if plan.if_whole is not None:
+        lines.append(_if_whole(plan.if_whole))
     return [*lines, *_recompute(plan), *_whole(plan)]
+
+
+def _if_whole(cheaper: IfWhole) -> str:
+    """The line on a cheaper plan."""
+    change = round(100 * (cheaper.held_share - 1))
+    more = f"{abs(change)}% {'more' if change > 0 else 'less'}" if change else "as much"
+    return (
+        f"with --allow-replication {100 * cheaper.saved_share:.2g}% less is communicated, "
+        f"{format_bytes(cheaper.total_bytes)}, and a worker holds about {more}"
+    )
 
 
 def _recompute(plan: Plan) -> Iterator[str]:

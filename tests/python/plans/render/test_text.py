@@ -1,14 +1,15 @@
 """Plans as text: every tensor of a small graph, repeated structure of a large one."""
 
+import dataclasses
 import json
 import re
 
 import pytest
 
 from tofu.plans import Plan
-from tofu.plans.plan import format_bytes
+from tofu.plans.plan import IfWhole, format_bytes
 from tofu.plans.render.grouping import repeated_operators, repeated_tensors
-from tofu.plans.render.text import render_text, sentence
+from tofu.plans.render.text import render_text, sentence, summary
 
 from ..documents import document, stack
 
@@ -207,6 +208,22 @@ def test_a_plan_that_leaves_most_bytes_whole_says_so():
     assert lines[2] == "choose fewer workers, or a larger batch or layers"
     few = render_text(Plan.from_json(json.dumps(document(tensors=tensors(3), **steps))))
     assert "whole on every worker" not in few
+
+
+def test_the_price_of_cutting_every_tensor_is_told():
+    plan = Plan.from_json(json.dumps(document()))
+    for held, words in (
+        (1.22, "about 22% more"),
+        (0.9, "about 10% less"),
+        (1.001, "about as much"),
+    ):
+        priced = dataclasses.replace(plan, if_whole=IfWhole(1024, 0.25, held))
+        line = (
+            "ith --allow-replication 25% less is communicated, 1.0 KiB, and a worker holds " + words
+        )
+        assert "w" + line in summary(priced)
+        assert sentence(priced).endswith(f" W{line}.")
+    assert not any("--allow-replication" in line for line in summary(plan))
 
 
 @pytest.mark.parametrize(
