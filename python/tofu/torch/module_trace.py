@@ -43,6 +43,7 @@ from tofu.torch.traced_forward import (
     without_seeds,
 )
 from tofu.torch.traced_modules import marked_modules
+from tofu.torch.value_guards import ValueGuards
 
 __all__ = ["trace", "trace_open", "without_data"]
 
@@ -180,6 +181,7 @@ def _trace(
         stack.enter_context(DataWrites())
         stack.enter_context(without_other_randomness(type(model).__name__))
         stack.enter_context(without_seeds(type(model).__name__))
+        stack.enter_context(ValueGuards())
         try:
             joint = aot_export_joint(stack, fake, inputs, named, decompositions=table())
         except GraphError:
