@@ -1,11 +1,10 @@
 """A partitioning algorithm: each step cuts every parameter along its largest dimension.
 
-    tofu plan --workers 4 --format json mlp > mlp.json
-    python largest_dimension.py mlp.json > mlp.pins
-    tofu plan --workers 4 --pins mlp.pins mlp
+    tofu export --workers 4 --output problem mlp
+    python largest_dimension.py problem/plan.json > own.json
+    tofu plan --cuts own.json mlp
 
-A pin is a line: the tensor, and the dimension that each step cuts. Tofu chooses the cuts of tensors
-that have no pin, so that they fit those that have one.
+Tofu chooses the cuts of tensors that are left out, so that they fit the others.
 """
 
 import json
@@ -23,14 +22,15 @@ def largest_dimensions(shape, parts):
 
 
 def main(path):
-    """Print a pin for each parameter of a plan that tofu printed as JSON."""
+    """Print the cuts of each parameter of a plan in JSON."""
     with open(path, encoding="utf-8") as file:
         plan = json.load(file)
-    parts = [step["parts"] for step in plan["steps"]]
-    for tensor in plan["tensors"]:
-        if tensor["node"].endswith(("_weight", "_bias")):
-            cuts = largest_dimensions(tensor["shape"], parts)
-            print(f"{tensor['node']}={','.join(map(str, cuts))}")
+    cuts = {
+        tensor["node"]: largest_dimensions(tensor["shape"], plan["parts"])
+        for tensor in plan["tensors"]
+        if tensor["node"].endswith(("_weight", "_bias"))
+    }
+    print(json.dumps({"format": "tofu-cuts", "version": 1, "parts": plan["parts"], "cuts": cuts}))
 
 
 if __name__ == "__main__":

@@ -23,14 +23,16 @@ from tofu.analysis.table import Row, described_name, document, reason_to_decline
 from tofu.errors import ConfigError, TofuError
 from tofu.lang.tracing import Shape
 
-__all__ = ["WHOLE", "strategy_table", "table_digest", "table_document"]
+__all__ = ["WHOLE", "strategy_table", "table_digest", "table_document", "table_text"]
 
 # The attribute of a node that must not be split; its value is the reason.
 WHOLE = "__tofu_whole__"
 
 _KIND = "table"  # of texts in the cache of files
 _WORTH_KEEPING_S = 0.1
-_digests: weakref.WeakKeyDictionary[_core.StrategyTable, str] = weakref.WeakKeyDictionary()
+# Of each table: a hash of its text, and the restriction that it was made with.
+_origins: weakref.WeakKeyDictionary[_core.StrategyTable, tuple[str, Optional[Restrict]]]
+_origins = weakref.WeakKeyDictionary()
 
 
 class Call(NamedTuple):
@@ -63,13 +65,18 @@ def strategy_table(
     """
     text, undescribed = table_document(graph, restrict)
     table = _core.StrategyTable(text, graph)
-    _digests[table] = hashlib.sha256(text.encode()).hexdigest()
+    _origins[table] = hashlib.sha256(text.encode()).hexdigest(), restrict
     return table, undescribed
 
 
 def table_digest(table: _core.StrategyTable) -> Optional[str]:
     """A hash of a table that ``strategy_table`` has made, without its graph; None of others."""
-    return _digests.get(table)
+    return _origins.get(table, (None,))[0]
+
+
+def table_text(table: _core.StrategyTable) -> str:
+    """A table that ``strategy_table`` has made, as JSON (docs/formats.md)."""
+    return table_document(table.graph, _origins[table][1])[0]
 
 
 def table_document(

@@ -17,6 +17,7 @@
     tofu diff train.plan other.plan
     tofu calibrate --output here.json
     tofu simulate --workers 8 --machine p2.8xlarge wresnet-152-10
+    tofu export --workers 8 --output problem wresnet-152-10
     tofu models
     tofu ops Convolution
     tofu verify Convolution dot --seed 3
@@ -38,6 +39,7 @@ from tofu.cli.calibrate import calibrate
 from tofu.cli.check import check
 from tofu.cli.compare import compare_command
 from tofu.cli.estimate import estimate_command
+from tofu.cli.export import export
 from tofu.cli.frontier import frontier_command
 from tofu.cli.model_list import models_command
 from tofu.cli.plan import plan
@@ -113,7 +115,7 @@ def cli() -> None:
 
 COMMANDS = (
     run, plan, compare_command, estimate_command, frontier_command, check, trace, show, diff,
-    simulate, calibrate, models_command, operators.ops, operators.verify, operators.suggest,
+    export, simulate, calibrate, models_command, operators.ops, operators.verify, operators.suggest,
 )  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,9 +45,11 @@ from tofu.cli.options import (
 from tofu.cli.print_plans import Output, listed, plan_and_print
 from tofu.cli.step_table import read_measured, step_section
 from tofu.errors import ConfigError
+from tofu.planner.model import Devices
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem
 from tofu.plans import file as plan_file
+from tofu.plans.cuts_file import read_cuts_file
 from tofu.plans.render.explain import Section
 
 __all__ = ["plan"]
@@ -61,6 +65,12 @@ FORMATS = ("text", "json", "html", "python", "jax")
 @search_option
 @pin_option
 @pin_file_option
+@click.option(
+    "--cuts",
+    metavar="FILE",
+    help="Price a plan from elsewhere: the JSON document of docs/formats.md with the cuts of each "
+    "tensor, or what tofu plan --format json printed. Tofu cuts the tensors that it leaves out.",
+)
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
@@ -133,6 +143,7 @@ def plan(
     workers: Optional[str],
     mesh: Optional[str],
     count: str,
+    cuts: Optional[str],
     time_limit: Optional[float],
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
@@ -164,6 +175,12 @@ def plan(
         raise ConfigError("tofu plan: --predict plans no update; leave out --optimizer")
     if save is not None:
         plan_file.check_target(Path(save))
+    given = None if cuts is None else read_cuts_file(Path(cuts), "--cuts")
+    if given is not None:
+        if settings["pins"] or settings["pin_file"]:
+            raise ConfigError(f"--cuts {cuts}: it cuts tensors already; leave out the pins")
+        if workers is None and mesh is None:
+            workers = str(math.prod(given.parts))
     opened = open_model(
         target, args, workers=workers, meshes=[mesh] if mesh else [], settings=settings,
         symbol=SymbolInputs(shapes, dtypes, inputs, predict), batch_size=batch_size,
@@ -173,6 +190,17 @@ def plan(
     if form not in (*FORMATS[:3], *model.formats):
         raise ConfigError(f"tofu plan {target}: --format {form} is only for a module of PyTorch")
     wish = Wish.of(opened.config, time_limit_s=time_limit, exact=count == EXACT)
+    devices = opened.devices
+    if given is not None:
+        devices = [each for each in devices if _has_parts(each, given.parts)]
+        if not devices:
+            asked = opened.devices[0].option
+            parts = " x ".join(map(str, given.parts))
+            raise ConfigError(f"--cuts {cuts}: its steps have {parts} parts, not those of {asked}")
+        options = dataclasses.replace(
+            wish.options, pins=given.pins, parts=given.parts, coarsen=False
+        )
+        wish = dataclasses.replace(wish, options=options)
     if peak and not wish.exact:
         raise ConfigError(f"--peak needs --count {EXACT}: an estimate has no moments")
     step = None if measured is None else _step(measured, form, wish)
@@ -180,10 +208,16 @@ def plan(
     output = Output(form, everything, layers, peak, explain, saved, _command(context), step)
 
     def run() -> None:
-        choices = [(each, _chosen(model.problems(each), graph, target)) for each in opened.devices]
+        choices = [(each, _chosen(model.problems(each), graph, target)) for each in devices]
         plan_and_print(choices, wish, output)
 
     model.guarded(run)
+
+
+def _has_parts(devices: Devices, parts: tuple[int, ...]) -> bool:
+    """Whether a plan with these parts is for the devices."""
+    mesh = tuple(size for size in devices.mesh if size > 1)
+    return devices.workers == math.prod(parts) and mesh in ((), parts)
 
 
 def _step(measured: str, form: str, wish: Wish) -> Callable[[Problem, Plan], Section]:

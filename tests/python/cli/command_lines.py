@@ -38,7 +38,8 @@ TARGETS = {
     "compare": _SYMBOL, "estimate": _SYMBOL, "frontier": ("--workers", "2", *_SYMBOL),
     "show": ("saved.plan",), "diff": ("saved.plan", "saved.plan"),
     "simulate": ("--machine", "p2.8xlarge", *_SYMBOL), "calibrate": ("--smoke",), "models": (),
-    "ops": ("relu",), "verify": ("--quick", "--processes", "1", "relu"), "suggest": ("relu",),
+    "export": ("--output", "exported", "--workers", "2", *_SYMBOL), "ops": ("relu",),
+    "verify": ("--quick", "--processes", "1", "relu"), "suggest": ("relu",),
 }  # fmt: skip
 _TRAIN = """
 import mxnet as mx

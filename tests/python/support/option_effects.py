@@ -17,7 +17,7 @@ from tofu.errors import TofuError
 
 __all__ = ["COMMANDS", "write_files", "without_effect"]
 
-COMMANDS = ("simulate", "plan", "compare", "estimate", "frontier")
+COMMANDS = ("simulate", "plan", "compare", "estimate", "frontier", "export")
 _Outcome = tuple[int, str, str, set[str]]  # status, output, errors, and new files
 _MACHINE = ("--machine", "p2.8xlarge")
 
@@ -40,6 +40,7 @@ class Sample(NamedTuple):
 SAMPLES = {
     "allow_replication_within": Sample(["5%"]),
     "batch_size": Sample(["3"]),
+    "cuts": Sample(["nosuch.json"]),
     "describe": Sample(["nosuch.py"]),
     "device": Sample(["gpu"]),
     "explain": Sample(["*"]),

@@ -14,6 +14,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from tofu import _core
 from tofu.cli.main import cli
 from tofu.errors import ConfigError, MemoryLimitError, PlanError, TofuError
 from tofu.torch.models import MODELS
@@ -387,3 +388,22 @@ def test_verify_runs_the_calls_of_modules(module) -> None:
         output("verify", "--framework", "torch", "nothing")
     with pytest.raises(ConfigError, match="--format: modules have lines of text only"):
         output("verify", "--framework", "torch", "--format", "json", "mlp")
+
+
+def test_a_problem_is_exported_and_its_plan_comes_back(module, tmp_path) -> None:
+    target, folder = f"{module}:mlp", tmp_path / "problem"
+    output("export", "--mesh=2,2", "--output", str(folder), target)
+    graph = _core.Graph((folder / "graph.json").read_text())
+    table = _core.StrategyTable((folder / "table.json").read_text(), graph)
+    text = (folder / "plan.json").read_text()
+    plan = _core.Plan(text, table)
+    words = ("plan", "--cuts", str(folder / "plan.json"), "--format=json", target)
+    first = output(*words)
+    (folder / "plan.json").write_text(first)
+    for priced in (json.loads(first), json.loads(output(*words))):
+        assert priced["mesh"] == [2, 2]
+        assert priced["plan"]["total_bytes"] == plan.total_bytes
+    with pytest.raises(ConfigError, match=r"give one mesh: --mesh 4 or --mesh 2,2"):
+        CliRunner().invoke(
+            cli, ["export", "--workers=4", "--output", str(folder), target], catch_exceptions=False
+        )
