@@ -43,7 +43,7 @@ std::vector<int> Leading(const StrategyRow& row, const Dims& dims, size_t count)
   std::vector<int> leading;
   for (int var : row.splittable) {
     for (size_t d = 0; d < dims.size() && d < count; ++d) {
-      if (LeadingVar(dims[d]) != var) continue;
+      if (LeadingVar(row, dims[d]) != var) continue;
       leading.push_back(var);
       break;
     }

@@ -14,10 +14,14 @@ bool IsSplittable(const StrategyRow& row, int var) {
          row.splittable.end();
 }
 
+bool HasOneValue(const IndexVar& var) {
+  return var.kind == IndexVar::Extent::kConstant && var.constant == 1;
+}
+
 // The first dimension that `var` leads, or -1.
-int DimensionOf(const std::vector<DimAccess>& dims, int var) {
+int DimensionOf(const StrategyRow& row, const std::vector<DimAccess>& dims, int var) {
   for (size_t d = 0; d < dims.size(); ++d) {
-    if (LeadingVar(dims[d]) == var) return static_cast<int>(d);
+    if (LeadingVar(row, dims[d]) == var) return static_cast<int>(d);
   }
   return -1;
 }
@@ -28,7 +32,7 @@ int BatchVar(const Graph& graph, const StrategyRow& row, int node,
   for (size_t i = 0; i < inputs.size() && i < row.inputs.size(); ++i) {
     const int dim = tensors[graph.entry_id(inputs[i])];
     if (dim < 0 || dim >= static_cast<int>(row.inputs[i].dims.size())) continue;
-    const int var = LeadingVar(row.inputs[i].dims[dim]);
+    const int var = LeadingVar(row, row.inputs[i].dims[dim]);
     if (var >= 0 && IsSplittable(row, var)) return var;
   }
   return -1;
@@ -40,12 +44,12 @@ bool IsBatch(const std::string& role) {
 
 }  // namespace
 
-int LeadingVar(const DimAccess& access) {
+int LeadingVar(const StrategyRow& row, const DimAccess& access) {
   if (access.whole || access.lo.divisor != 1) return -1;
   int var = -1;
   int64_t largest = 0;
   for (const AffineForm::Term& term : access.lo.terms) {
-    if (term.coef <= largest) continue;
+    if (term.coef <= largest || HasOneValue(row.vars[term.var])) continue;
     largest = term.coef;
     var = term.var;
   }
@@ -70,7 +74,7 @@ BatchDimensions FindBatch(const Graph& graph, const StrategyTable& table) {
     batch.operators[node] = var;
     for (int i = 0; var >= 0 && i < n.num_outputs; ++i) {
       if (i >= static_cast<int>(row->outputs.size())) break;
-      batch.tensors[first + i] = DimensionOf(row->outputs[i].dims, var);
+      batch.tensors[first + i] = DimensionOf(*row, row->outputs[i].dims, var);
     }
   }
   return batch;

@@ -66,19 +66,20 @@ class Finder {
     const int node = coarse_.operators[p].nodes[0];
     const Node& n = graph_.nodes[node];
     for (size_t i = 0; i < std::min(n.inputs.size(), row->inputs.size()); ++i) {
-      TieTensor(p, row->inputs[i].dims, graph_.entry_id(n.inputs[i]));
+      TieTensor(p, *row, row->inputs[i].dims, graph_.entry_id(n.inputs[i]));
     }
     for (size_t i = 0; i < row->outputs.size(); ++i) {
       if (static_cast<int>(i) >= n.num_outputs) break;
-      TieTensor(p, row->outputs[i].dims, graph_.first_entry[node] + static_cast<int>(i));
+      TieTensor(p, *row, row->outputs[i].dims, graph_.first_entry[node] + static_cast<int>(i));
     }
   }
 
-  void TieTensor(size_t p, const std::vector<DimAccess>& dims, int entry) {
+  void TieTensor(size_t p, const StrategyRow& row, const std::vector<DimAccess>& dims,
+                 int entry) {
     const int tensor = coarse_.tensor_class[entry];
     const size_t rank = coarse_.tensors[tensor].shape.size();
     for (size_t d = 0; d < std::min(dims.size(), rank); ++d) {
-      const int var = LeadingVar(dims[d]);
+      const int var = LeadingVar(row, dims[d]);
       if (var < 0) continue;
       sets_.Merge(first_dim_[tensor] + static_cast<int>(d), first_var_[p] + var);
     }

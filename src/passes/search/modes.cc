@@ -103,6 +103,11 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
   }
   for (size_t p = 0; p < coarse.operators.size(); ++p) {
     if (coarse.operators[p].elementwise) continue;
+    // Of merged timesteps, the first may read a begin state, which has no batch.
+    int var = -1;
+    for (int of_class : coarse.operators[p].nodes) {
+      var = std::max(var, batch.operators[of_class]);
+    }
     const int node = coarse.operators[p].nodes[0];
     const StrategyRow* row = table.row(node);
     Shape extents;
@@ -110,8 +115,7 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
       extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
     }
     Cuts& given = options->given.operators[p];
-    given = FillAlike(ExtentsOf(extents, *options), {}, batch.operators[node], given,
-                      options->parts);
+    given = FillAlike(ExtentsOf(extents, *options), {}, var, given, options->parts);
   }
   for (size_t step = 0; step < options->parts.size(); ++step) {
     LetSumsWait(table, coarse, step, options);

@@ -1,5 +1,7 @@
 """The paper's rivals against tofu, on small versions of all kinds of models."""
 
+import math
+
 import pytest
 
 from tofu import _core, models
@@ -21,9 +23,14 @@ RIVALS = ("recursion", "allrow-greedy", "spartan", "equalchop", "icml18")
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def planned(request):
+def graph(request):
+    """A reduced model."""
+    return models.build(request.param, reduced=True).training_graph(optimizer="sgd")
+
+
+@pytest.fixture(scope="module")
+def planned(graph):
     """A function from keyword arguments to the plan of a reduced model."""
-    graph = models.build(request.param, reduced=True).training_graph(optimizer="sgd")
     table, _ = strategy_table(graph)
 
     def search(**options):
@@ -55,6 +62,15 @@ def test_whole_weights_are_beaten_by_replication(planned, workers):
     # In data parallelism, all workers compute operators without a batch, without any fetch.
     assert plan["total_bytes"] <= 1.05 * rival["total_bytes"]
     assert rival["bytes_per_worker"]["parameters"] >= plan["bytes_per_worker"]["parameters"]
+
+
+@pytest.mark.parametrize("workers", [2, 8])
+def test_data_parallelism_reduces_each_gradient_once(graph, planned, workers):
+    """A reduce-scatter and a gather send 2 (k - 1) bytes for each; only batch norms add some."""
+    parameters = [n for n in graph.nodes if n.attrs.get("__tofu_role__") == "parameter"]
+    size = 4 * sum(math.prod(node.outputs[0][0]) for node in parameters)
+    sent = planned(workers=workers, mode="data-parallel")["total_bytes"]
+    assert sent == pytest.approx(2 * (workers - 1) * size, rel=0.01)
 
 
 def test_the_default_plan_is_the_proven_optimum(planned):

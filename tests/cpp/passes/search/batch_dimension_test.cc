@@ -74,5 +74,19 @@ TEST(BatchDimension, IsLedByTheVariableWithTheLargestCoefficient) {
   EXPECT_EQ(FindBatch(example.graph(), table).operators[y.node], -1);
 }
 
+// rows[8 * r + b] of data[r, b], where r has one value.
+TEST(BatchDimension, IsNotLedByAVariableOfOneValue) {
+  ExampleGraph example;
+  const NodeEntry data = example.Variable("data", {8, 6}, "data");
+  const NodeEntry y = example.Elementwise("y", {data});
+  StrategyTable table = example.table();
+  StrategyRow& row = table.rows[0];
+  row.vars.push_back({"r", IndexVar::Extent::kConstant, 0, 0, 1});
+  row.outputs[0].dims[0].lo.terms = {{2, false, 8}, {0, false, 1}};
+  const BatchDimensions batch = FindBatch(example.graph(), table);
+  EXPECT_EQ(batch.operators[y.node], 0);
+  EXPECT_EQ(batch.tensors[y.node], 0);
+}
+
 }  // namespace
 }  // namespace tofu
