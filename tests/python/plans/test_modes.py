@@ -70,7 +70,7 @@ def test_data_parallelism_reduces_each_gradient_once(graph, planned, workers):
     parameters = [n for n in graph.nodes if n.attrs.get("__tofu_role__") == "parameter"]
     size = 4 * sum(math.prod(node.outputs[0][0]) for node in parameters)
     sent = planned(workers=workers, mode="data-parallel")["total_bytes"]
-    assert sent == pytest.approx(2 * (workers - 1) * size, rel=0.01)
+    assert sent == pytest.approx(2 * (workers - 1) * size, rel=0.04)
 
 
 def test_the_default_plan_is_the_proven_optimum(planned):
