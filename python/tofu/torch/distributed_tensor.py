@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from tofu.errors import PlanError
 from tofu.torch.private_names import lists_of, optimizers_lists_of, pytree
 
-__all__ = ["Distributed", "owned"]
+__all__ = ["Distributed", "hook_of_tiles", "owned", "placed"]
 
 _Tensor: Any = torch.Tensor
 _READS_VALUES = (
@@ -150,7 +150,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         """This rank's tile of the gradient, which is the same on all ranks."""
-        return None if grad is None else _placed(grad, ctx.spec)
+        return None if grad is None else placed(grad, ctx.spec)
 
 
 class _Copy:
@@ -436,7 +436,7 @@ def _with_views(result: Any, copies: list[_Copy]) -> Any:
     return pytree.tree_map_only(torch.Tensor, marked, result) if copies else result
 
 
-def _placed(whole: Any, spec: Any) -> Any:
+def placed(whole: Any, spec: Any) -> Any:
     """A tensor placed as another one; of a plain one, which is whole, ranks send nothing."""
     if isinstance(whole, DTensor):
         return whole.redistribute(placements=spec.placements)
@@ -447,7 +447,7 @@ def _placed(whole: Any, spec: Any) -> Any:
 def _write(tensor: Any, whole: Any) -> None:
     """Write a whole tensor into a distributed one's tiles."""
     with torch.no_grad():
-        tensor._local_tensor.copy_(_placed(whole.detach(), tensor._spec)._local_tensor)
+        tensor._local_tensor.copy_(placed(whole.detach(), tensor._spec)._local_tensor)
 
 
 def _set_data(tensor: Any, value: Any) -> None:
@@ -457,7 +457,7 @@ def _set_data(tensor: Any, value: Any) -> None:
             f"data of the shape {tuple(value.shape)} was assigned to a distributed tensor of the "
             f"shape {tuple(tensor.shape)}; expected the same shape: parallelize the changed module"
         )
-    made = _placed(value.detach(), tensor._spec)
+    made = placed(value.detach(), tensor._spec)
     _Tensor.data.__set__(tensor, made)
     tensor._local_tensor, tensor._spec = made._local_tensor, made._spec
 
@@ -465,7 +465,7 @@ def _set_data(tensor: Any, value: Any) -> None:
 def _set_grad(tensor: Any, value: Any) -> None:
     """Assign ``tensor.grad``; a plain tensor is whole."""
     if value is not None and not isinstance(value, DTensor):
-        value = _placed(value.detach(), tensor._spec)
+        value = placed(value.detach(), tensor._spec)
     _Tensor.grad.__set__(tensor, value)
 
 
@@ -474,16 +474,20 @@ def _format(tensor: Any, form: str) -> str:
     return format(tensor.to_local() if tensor.ndim == 0 else repr(tensor), form)
 
 
-def _register_hook(tensor: Any, hook: Callable[[Any], Any]) -> Any:
-    """Register a hook, which gets a distributed gradient and may return a plain one."""
+def hook_of_tiles(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A hook of a parameter, which gets a distributed gradient and may return a plain one."""
 
     def run(gradient: Any) -> Any:
         made = hook(owned(gradient))
         if isinstance(made, torch.Tensor) and not isinstance(made, DTensor):
-            made = _placed(made.detach(), gradient._spec)
+            made = placed(made.detach(), gradient._spec)
         return made
 
-    return _Tensor.register_hook(tensor, run)
+    return run
+
+
+def _register_hook(tensor: Any, hook: Callable[[Any], Any]) -> Any:
+    return _Tensor.register_hook(tensor, hook_of_tiles(hook))
 
 
 _SPECIAL: dict[Any, Callable[..., Any]] = {

@@ -163,7 +163,10 @@ def _trace(
         fake = without_data(model, device)
         for parameter in fake.parameters():
             parameter.requires_grad_(gradients and parameter.requires_grad)
-        for hooks in (fake._forward_hooks, fake._forward_pre_hooks):
+        for hooks in (
+            fake._forward_hooks, fake._forward_pre_hooks,
+            fake._backward_hooks, fake._backward_pre_hooks,
+        ):  # fmt: skip
             hooks.clear()  # they run around the planned call
         own = OwnOutputs(fake, gradients)
         leaves, spec = pytree.tree_flatten((args, kwargs))

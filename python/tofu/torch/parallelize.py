@@ -232,6 +232,11 @@ class _Runner(Replacement):
         """Run a call distributed."""
         if are_whole():
             return self._own(*args, **kwargs)
+        if torch.compiler.is_exporting():
+            raise GraphError(
+                f"{self._name}: forward was replaced after parallelize by a function that calls "
+                "the distributed forward; replace it before parallelize, or register a hook"
+            )
         program, seed = self._program(args, kwargs)
         if program is None:
             return self._whole.run(self._own, self._state.tensors, args, kwargs)

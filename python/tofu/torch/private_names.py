@@ -79,6 +79,7 @@ _ATTRIBUTES: Mapping[str, str] = {
     "_local_tensor": "the tile of a DTensor; to_local(), whose node of autograd takes 20 us",
     "_orig_mod": "tells torch.compile's modules; their class's name",
     "_parameters": "as _buffers",
+    "_post_accumulate_grad_hooks": "hooks that a parameter keeps when it is distributed",
     "_schema": "names of an operator's arguments; torch.library's text of it",
     "_C": "DisableTorchFunctionSubclass, to run DTensor's own rule; nothing public",
     "_op_dispatcher": "tells versions that run DTensor's rules in Python; torch's version",

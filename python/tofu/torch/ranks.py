@@ -16,6 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from tofu.errors import ConfigError, ConnectionLostError, PlanError, TofuError
 from tofu.torch.distributed_tensor import owned
+from tofu.torch.handed_over import hand_over
 from tofu.torch.private_names import pytree
 from tofu.torch.start_values import Initialise, initial_values
 
@@ -227,6 +228,8 @@ def distribute(
             values[id(tensor)] = torch.nn.Parameter(
                 values[id(tensor)], requires_grad=tensor.requires_grad
             )
+    whole = [tensor for _, tensor in _named_tensors(model) if not isinstance(tensor, DTensor)]
+    hand_over([(tensor, values[id(tensor)]) for tensor in whole])
     for module in model.modules():
         for group in (module._parameters, module._buffers):
             for name, tensor in group.items():

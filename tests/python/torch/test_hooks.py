@@ -1,4 +1,4 @@
-"""Hooks of the forward pass on submodules do what they do in plain torch."""
+"""Hooks, and what else parameters have before they are distributed, are as in plain torch."""
 
 from __future__ import annotations
 
@@ -110,3 +110,71 @@ def test_hooks_with_other_effects_are_refused(hook, message) -> None:
     with pytest.raises(GraphError, match=message):
         tofu.torch.plan(model, (torch.randn(6, 4),), mesh=(2,))
     assert not FEATURES
+
+
+# --- Before a module is distributed ----------------------------------------------------------
+
+
+def layer() -> tuple[Any, torch.Tensor]:
+    return nn.Sequential(nn.Linear(4, 4), nn.Tanh()), torch.randn(6, 4)
+
+
+def with_parameters_hooks(wrap: Wrap) -> dict[str, Any]:
+    model, data = layer()
+    weight, bias, seen = model[0].weight, model[0].bias, []
+    weight.register_hook(lambda gradient: gradient.clamp(-0.01, 0.01))
+    weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.norm().item()))
+    weight.note = "mine"
+    handle = bias.register_hook(lambda gradient: gradient * 5)
+    model(data).sum().backward()
+    model = wrap(model, data)
+    model(data).sum().backward()
+    handle.remove()
+    model(data).sum().backward()
+    return {
+        "weight": model[0].weight.grad,
+        "bias": model[0].bias.grad,
+        "seen": [round(each, 6) for each in seen],
+        "note": model[0].weight.note,
+    }
+
+
+def with_an_optimizer(wrap: Wrap) -> dict[str, Any]:
+    model, data = layer()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+    for step in range(3):
+        if step == 1:
+            model = wrap(model, data)
+        model(data).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    moments = optimizer.state[model[0].weight]
+    return {**dict(model.named_parameters()), "moments": moments["exp_avg"]}
+
+
+def of_the_backward_pass(wrap: Wrap) -> dict[str, Any]:
+    model, data = layer()
+    seen: list[Any] = []
+    model = wrap(model, data.requires_grad_())
+    model.register_full_backward_hook(lambda module, made, given: (made[0] * 2,))
+    model.register_full_backward_hook(lambda module, made, given: seen.append(given[0].sum()))
+    model.register_full_backward_pre_hook(lambda module, given: (given[0] * 3,))
+    model(data).square().mean().backward()
+    return {"data": data.grad, "seen": seen[0], "weight": model[0].weight.grad}
+
+
+def test_hooks_gradients_and_optimizers_from_before_are_as_in_plain_torch() -> None:
+    on_ranks(2, compare, with_parameters_hooks, with_an_optimizer, of_the_backward_pass)
+
+
+def test_a_forward_that_calls_the_distributed_one_is_refused() -> None:
+    on_ranks(1, replaced_forward)
+
+
+def replaced_forward() -> None:
+    model, data = layer()
+    model = tofu.torch.parallelize(model, (1,), data)
+    own = model.forward
+    model.forward = lambda data: own(data) * 2
+    with pytest.raises(GraphError, match="forward was replaced after parallelize"):
+        model(data)
