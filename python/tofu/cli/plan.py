@@ -126,6 +126,11 @@ FORMATS = ("text", "json", "html", "python", "jax")
     metavar="FILE",
     help="Page: what tofu trace --format json wrote, beside the step that --machine predicts.",
 )
+@click.option(
+    "--prices",
+    is_flag=True,
+    help="Page: what other cuts of the largest variables cost, which may take minutes.",
+)
 @click.option("--save", metavar="PLAN", help="Save the plan to a file, for tofu run --plan.")
 @memory_option
 @count_option(EXACT)
@@ -157,6 +162,7 @@ def plan(
     peak: bool,
     explain: tuple[str, ...],
     measured: Optional[str],
+    prices: bool,
     save: Optional[str],
     graph: Optional[int],
     target: str,
@@ -205,7 +211,9 @@ def plan(
         raise ConfigError(f"--peak needs --count {EXACT}: an estimate has no moments")
     step = None if measured is None else _step(measured, form, wish)
     saved = None if save is None else Path(save)
-    output = Output(form, everything, layers, peak, explain, saved, _command(context), step)
+    if prices and form != "html":
+        raise ConfigError("--prices is for a page: give --format html, too")
+    output = Output(form, everything, layers, peak, explain, saved, _command(context), step, prices)
 
     def run() -> None:
         choices = [(each, _chosen(model.problems(each), graph, target)) for each in devices]

@@ -16,7 +16,7 @@ from tofu.cli.options import ESTIMATE
 from tofu.errors import ConfigError, MemoryLimitError, PlanError, TofuError
 from tofu.planner.comparison import with_whole
 from tofu.planner.decide import plan_problem
-from tofu.planner.limits import held_bytes
+from tofu.planner.limits import held_bytes, serial_memory
 from tofu.planner.model import Devices
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
@@ -52,6 +52,7 @@ class Output:
         save: file to save the plan to, or None.
         command: the command line that plans it again, before and after pins.
         step: makes the page's table of a predicted and a measured step, or None.
+        prices: whether the page has the prices of pins.
     """
 
     form: str
@@ -62,6 +63,7 @@ class Output:
     save: Optional[Path] = None
     command: tuple[str, str] = ("", "")
     step: Optional[Callable[[Problem, Plan], Section]] = None
+    prices: bool = False
 
 
 # Devices to plan for, and the graphs that run on them.
@@ -219,7 +221,7 @@ def _told(
     step = output.step(problem, plan) if output.step is not None else None
     if output.form != "json":
         plan = _with_names(problem, plan)
-    return _render(problem, plan, explanations, output, devices, step)
+    return _render(problem, plan, explanations, output, devices, step, wish.limit_bytes)
 
 
 def _with_names(problem: Problem, plan: Plan) -> Plan:
@@ -239,12 +241,17 @@ def _render(
     output: Output,
     devices: Devices,
     step: Optional[Section],
+    limit_bytes: Optional[int],
 ) -> str:
     if output.form == "html":
         sections = [section for each in explanations for section in each.sections]
         before, after = output.command
         command = f"{before} {devices.option}", after
-        return render_html(plan, sections, graph=problem.graph, command=command, step=step)
+        return render_html(
+            plan, sections, graph=problem.graph, command=command, step=step,
+            limit_bytes=limit_bytes, serial_bytes=serial_memory(problem),
+            with_prices=output.prices,
+        )  # fmt: skip
     if output.form == "json":
         documents = [explanation.document for explanation in explanations]
         more = {"explanations": documents} if documents else {}

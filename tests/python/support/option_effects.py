@@ -64,6 +64,7 @@ SAMPLES = {
     "pin_file": Sample(["pins.txt"]),
     "pins": Sample(["*weight=1"]),
     "plan": Sample(["nosuch.plan"]),
+    "prices": Sample(beside=["--format", "html"]),
     "recompute": Sample(["all"]),
     "rivals": Sample(["zero-3"]),
     "save": Sample(["net.plan"]),

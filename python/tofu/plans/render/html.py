@@ -17,6 +17,7 @@ from tofu.tables import PALETTE
 from ..plan import Plan
 from ..progress import stage
 from .explain import Section
+from .overview import Overview, overview
 from .page_data import page_data
 from .text import sentence, summary
 
@@ -43,6 +44,9 @@ def render_html(
     graph: Optional[_core.Graph] = None,
     command: tuple[str, str] = ("", ""),
     step: Optional[Section] = None,
+    limit_bytes: Optional[int] = None,
+    serial_bytes: int = 0,
+    with_prices: bool = False,
 ) -> str:
     """The plan as an HTML document.
 
@@ -52,10 +56,24 @@ def render_html(
         graph: its graph, to show what each operator reads.
         command: the command line that plans it again, before and after the pins.
         step: the times of a predicted and a measured step.
+        limit_bytes: what a worker may hold; None: no limit is known.
+        serial_bytes: what one device alone would hold, an estimate; 0: unknown.
+        with_prices: whether to find the price of pins of the largest variables, which may take
+            minutes.
     """
     title = f"Plan of {plan.model or f'graph {plan.graph_hash}'} over {plan.workers} workers"
     with stage("writing the page"):
-        return _render(title, [("", plan)], sections, graph, command, step)
+        data = page_data([("", plan)], graph, with_prices=with_prices)
+        data["command"] = _command(command, plan.workers)
+        data["limit"] = limit_bytes
+        head = overview(
+            plan,
+            _colours(plan.workers),
+            data["command"],
+            limit_bytes=limit_bytes,
+            serial_bytes=serial_bytes,
+        )
+        return _render(title, [("", plan)], data, sections, step, head)
 
 
 def render_html_difference(first: Plan, second: Plan, names: tuple[str, str]) -> str:
@@ -68,16 +86,28 @@ def render_html_difference(first: Plan, second: Plan, names: tuple[str, str]) ->
     """
     title = f"Plans {names[0]} and {names[1]}"
     with stage("writing the page"):
-        return _render(title, list(zip(names, (first, second))), (), None, ("", ""))
+        plans = list(zip(names, (first, second)))
+        data = page_data(plans)
+        data["command"] = _command(("", ""), max(first.workers, second.workers))
+        return _render(title, plans, data)
+
+
+def _command(command: tuple[str, str], workers: int) -> tuple[str, str]:
+    before, after = command
+    return before or f"tofu plan --workers {workers}", after or "SCRIPT|MODEL"
+
+
+def _colours(workers: int) -> list[str]:
+    return [worker_colour(worker, workers) for worker in range(workers)]
 
 
 def _render(
     title: str,
     plans: Sequence[tuple[str, Plan]],
-    sections: Sequence[Section],
-    graph: Optional[_core.Graph],
-    command: tuple[str, str],
+    data: dict[str, Any],
+    sections: Sequence[Section] = (),
     step: Optional[Section] = None,
+    head: Optional[Overview] = None,
 ) -> str:
     import jinja2
     import markupsafe
@@ -86,16 +116,13 @@ def _render(
         loader=jinja2.FileSystemLoader(_PAGE), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    workers = max(plan.workers for _, plan in plans)
-    data = page_data(plans, graph)
-    before, after = command
-    data["command"] = [before or f"tofu plan --workers {workers}", after or "SCRIPT|MODEL"]
-    data["colours"] = [worker_colour(worker, workers) for worker in range(workers)]
+    data["colours"] = _colours(max(plan.workers for _, plan in plans))
     return environment.get_template("page.html").render(
         title=title,
         summaries=[(name, sentence(plan), summary(plan)) for name, plan in plans],
         sections=sections,
         step=step,
+        head=head,
         style=markupsafe.Markup(PALETTE + (_PAGE / "page.css").read_text(encoding="utf-8")),
         data=markupsafe.Markup(_in_script(data)),
         script=markupsafe.Markup(

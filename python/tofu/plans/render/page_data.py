@@ -48,20 +48,24 @@ class _Numbers:
 
 
 def page_data(
-    plans: Sequence[tuple[str, Plan]], graph: Optional[_core.Graph] = None
+    plans: Sequence[tuple[str, Plan]],
+    graph: Optional[_core.Graph] = None,
+    *,
+    with_prices: bool = False,
 ) -> dict[str, Any]:
     """The document.
 
     Args:
         plans: one plan, or two of one graph or of similar ones, each with a name.
         graph: the graph, to show what each operator reads; None if unknown.
+        with_prices: whether to find what other cuts of the largest variables cost.
     """
     names, layers = _Numbers(), _Numbers()
     tensors = _tensors([plan for _, plan in plans], names, layers)
     operators = _operators([plan for _, plan in plans], names, layers)
     if graph is not None:
         operators["reads"] = _reads(graph, names.values, tensors, operators)
-    tensors["prices"] = _prices(plans[-1][1], tensors, names.values)
+    tensors["prices"] = _prices(plans[-1][1], tensors, names.values) if with_prices else {}
     return {
         "plans": [
             {**_plan(name, plan, names), "begins": _begins(plan, number, tensors)}

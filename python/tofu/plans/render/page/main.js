@@ -312,7 +312,7 @@ class Page {
     return make("fieldset", { class: "pin" }, make("legend", {}, "pin how it is cut, step by step"),
       choices, add, why, make("p", { class: "note" }, tensor.prices
         ? "In brackets: what a training step communicates more if only this cut changes."
-        : "tofu plan --explain tells what each cut costs."));
+        : "tofu plan --explain tells what each cut costs, and --prices shows it here."));
   }
 
   command() {

@@ -2,7 +2,7 @@
 
 function memoryChart(peak, data) {
   const [width, height, left, bottom] = [960, 260, 84, 28];
-  const most = Math.max(1, peak.fixed + Math.max(0, ...peak.points.map((point) => point[1])));
+  const most = Math.max(1, data.limit || 0, peak.fixed + Math.max(0, ...peak.points.map((point) => point[1])));
   const x = (at) => left + ((width - left - 8) * at) / Math.max(1, peak.count - 1);
   const y = (bytes) => 8 + (height - bottom - 8) * (1 - bytes / most);
   const line = peak.points.map(([at, bytes]) => `${x(at).toFixed(1)},${y(peak.fixed + bytes).toFixed(1)}`);
@@ -10,12 +10,15 @@ function memoryChart(peak, data) {
   const ticks = roundBytes(most).map((bytes) => draw("g", {},
     draw("line", { x1: left, x2: width - 8, y1: y(bytes), y2: y(bytes), class: "grid" }),
     draw("text", { x: left - 8, y: y(bytes) + 4, class: "tick" }, formatBytes(bytes))));
+  const limit = data.limit ? draw("g", {},
+    draw("line", { x1: left, x2: width - 8, y1: y(data.limit), y2: y(data.limit), class: "limit" }),
+    draw("text", { x: width - 12, y: y(data.limit) + 14, class: "end" }, "the limit")) : null;
   const marker = draw("line", { y1: 8, y2: height - bottom, class: "marker" });
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img",
     "aria-label": "bytes held while each operator runs" },
     ticks, draw("path", { d: area, class: "area" }),
     draw("rect", { x: left, y: y(peak.fixed), width: width - left - 8,
-      height: y(0) - y(peak.fixed), class: "fixed" }), marker,
+      height: y(0) - y(peak.fixed), class: "fixed" }), limit, marker,
     draw("text", { x: left, y: height - 6, class: "axis" }, "first operator of the step"),
     draw("text", { x: width - 8, y: height - 6, class: "axis end" }, "last"));
   const said = make("output", { class: "reading" });
