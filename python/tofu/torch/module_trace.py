@@ -34,6 +34,7 @@ from tofu.torch.named_numbers import NamedNumbers, Place
 from tofu.torch.open_trace import OpenTrace
 from tofu.torch.private_names import FakeTensorMode, aot_export_joint, pytree
 from tofu.torch.repeats import with_checkpoints
+from tofu.torch.sequence_losses import SequenceLosses
 from tofu.torch.traced import Traced
 from tofu.torch.traced_checkpoints import marked_checkpoints
 from tofu.torch.traced_forward import (
@@ -184,6 +185,7 @@ def _trace(
         stack.enter_context(DataWrites())
         stack.enter_context(without_other_randomness(type(model).__name__))
         stack.enter_context(without_seeds(type(model).__name__))
+        stack.enter_context(SequenceLosses())
         stack.enter_context(ValueGuards())
         try:
             joint = aot_export_joint(stack, fake, inputs, named, decompositions=table())
