@@ -425,7 +425,9 @@ class ProgramStep:
             the region; extents).
         outline: for each term, its piece if that is the whole region, or else one of the fill; of
             neighbouring terms that are alike, the first three.
-        reduction: how terms combine: "sum", "max", "min", "prod" or "logsumexp".
+        reduction: how terms combine: "sum", "max", "min", "prod", "logsumexp" or "weighted";
+            "apart": they do not, and lie side by side in a new first dimension.
+        weighted_dims: the dimensions of "weighted" terms that their weights have, the last input.
         terms: their number.
         fill: the value of elements outside the tensor.
         held: the array of which others read pieces; step -1 if this worker has none.
@@ -474,6 +476,8 @@ class ProgramStep:
     def sends(self) -> bool: ...
     @property
     def sent(self) -> list[tuple[int, _Shape, _Shape]]: ...
+    @property
+    def weighted_dims(self) -> list[int]: ...
     @property
     def received_bytes(self) -> int: ...
     @property

@@ -50,6 +50,10 @@ std::string ReducerName(const ProgramStep& step) {
       return "min";
     case Reducer::kProd:
       return "prod";
+    case Reducer::kWeighted:
+      return "weighted";
+    case Reducer::kApart:
+      return "apart";
     case Reducer::kSum:
       break;
   }
@@ -173,6 +177,7 @@ void BindProgram(py::module_* module) {
                              [](const ProgramStep& step) { return Array(step.held); })
       .def_property_readonly("source",
                              [](const ProgramStep& step) { return Array(step.source); })
+      .def_readonly("weighted_dims", &ProgramStep::weighted_dims)
       .def_readonly("receives", &ProgramStep::receives)
       .def_readonly("sends", &ProgramStep::sends)
       .def_property_readonly("outline", &OutlineRecords)

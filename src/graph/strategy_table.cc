@@ -66,18 +66,27 @@ Reducer ReadReducer(const JsonCursor& cursor) {
   if (name == "min") return Reducer::kMin;
   if (name == "prod") return Reducer::kProd;
   if (name == "logsumexp") return Reducer::kLogSumExp;
-  cursor.Fail("\"sum\", \"max\", \"min\", \"prod\" or \"logsumexp\"");
+  if (name == "weighted") return Reducer::kWeighted;
+  cursor.Fail("\"sum\", \"max\", \"min\", \"prod\", \"logsumexp\" or \"weighted\"");
 }
 
-OutputAccess ReadOutput(const JsonCursor& cursor, int num_vars, int num_inputs) {
+Weights ReadWeights(const JsonCursor& cursor, int num_outputs, int rank) {
+  return {cursor.At("output").Index(num_outputs), cursor.At("dims").Indices(rank)};
+}
+
+OutputAccess ReadOutput(const JsonCursor& cursor, int num_vars, int num_inputs,
+                        int num_outputs) {
   OutputAccess output;
   output.dims = ReadDims(cursor.At("dims"), num_vars);
   if (cursor.Has("like")) output.like = cursor.At("like").Index(num_inputs);
   if (!cursor.Has("reduce")) return output;
   const JsonCursor reduce = cursor.At("reduce");
   for (std::string_view key : reduce.Keys("an object, variable to reducer")) {
-    output.reduce[ReadVarKey(reduce, std::string(key), num_vars)] =
-        ReadReducer(reduce.At(key));
+    const Reducer reducer = ReadReducer(reduce.At(key));
+    output.reduce[ReadVarKey(reduce, std::string(key), num_vars)] = reducer;
+    if (reducer != Reducer::kWeighted || output.weights) continue;
+    output.weights = ReadWeights(cursor.At("weights"), num_outputs,
+                                 static_cast<int>(output.dims.size()));
   }
   return output;
 }
@@ -166,7 +175,8 @@ StrategyRow ReadRow(const JsonCursor& cursor) {
   const JsonCursor outputs = cursor.At("outputs");
   const JsonCursor inputs = cursor.At("inputs");
   for (int i = 0; i < outputs.Size(); ++i) {
-    row.outputs.push_back(ReadOutput(outputs.At(i), num_vars, inputs.Size()));
+    row.outputs.push_back(
+        ReadOutput(outputs.At(i), num_vars, inputs.Size(), outputs.Size()));
   }
   for (int i = 0; i < inputs.Size(); ++i) {
     row.inputs.push_back(ReadInput(inputs.At(i), num_vars));

@@ -39,8 +39,17 @@ struct DimAccess {
   AffineForm hi;
 };
 
-// kLogSumExp: the logarithm of the sum of the terms' exponentials.
-enum class Reducer { kSum, kMax, kMin, kProd, kLogSumExp };
+// kLogSumExp: the logarithm of the sum of the terms' exponentials. kWeighted: the terms'
+// mean, weighted by the exponentials of the terms of another output. kApart: none; only
+// programs have it, for these weights.
+enum class Reducer { kSum, kMax, kMin, kProd, kLogSumExp, kWeighted, kApart };
+
+// The output whose terms are the logarithms of kWeighted's weights, and the dimensions of
+// the weighted output that it has, too.
+struct Weights {
+  int output = 0;
+  std::vector<int> dims;
+};
 
 struct Padding {
   std::vector<int> vars;   // regions are not clipped when one of these is split
@@ -55,7 +64,8 @@ struct InputAccess {
 
 struct OutputAccess {
   std::vector<DimAccess> dims;
-  std::map<int, Reducer> reduce;  // reduction variable -> how parts combine
+  std::map<int, Reducer> reduce;        // reduction variable -> how parts combine
+  std::optional<Weights> weights = {};  // of kWeighted
   // For an output that no node reads: the input whose region has the shape of a part's
   // output. Else -1; then `dims` apply.
   int like = -1;

@@ -10,6 +10,9 @@ over:
 * a sum of numbers that cannot be negative inside a logarithm, alone or with something
   independent of ``v`` added: the parts are logarithms, too, and combine as the logarithm of the
   sum of their exponentials does (``logsumexp``);
+* a sum divided by the sum of numbers that cannot be negative, whose logarithm is another
+  output: the parts combine as means do, weighted by the exponentials of that output's parts
+  (``weighted``), as FlashAttention and ring attention combine theirs;
 * ``Sum(...) + g`` where ``g`` does not depend on ``v``: every part would add ``g``. This
   is correct if every part except the first gets zeros for the tensors that occur only in
   ``g``, and ``g`` of zeros is zero (``only_first``).
@@ -29,7 +32,7 @@ __all__ = ["Combination", "combination"]
 
 _SCALED_BY_REST = ("mul", "div")
 _IDEMPOTENT = {"max": "maximum", "min": "minimum"}
-_LOG_SUM = "logsumexp"
+_LOG_SUM, _WEIGHTED = "logsumexp", "weighted"
 _POSITIVE_OF_POSITIVE = ("add", "mul", "div", "sqrt", "maximum", "minimum")
 _ZERO_AT_ZERO = ("neg", "add", "sub", "like")
 
@@ -39,13 +42,15 @@ class Combination:
     """Reduction that combines the parts of an output when a variable is split.
 
     Attributes:
-        reducer: sum, max, min, prod or logsumexp; None: the output does not depend on the
-            variable.
+        reducer: sum, max, min, prod, logsumexp or weighted; None: the output does not depend on
+            the variable.
         only_first: inputs that are zeros in every part except the first.
+        divisor: of weighted parts, the sum whose logarithm another output must be.
     """
 
     reducer: Optional[str]
     only_first: frozenset[int] = frozenset()
+    divisor: Optional[ir.Expr] = None
 
 
 _FREE = Combination(None)
@@ -117,15 +122,23 @@ def _call(expr: ir.Call, v: str) -> Optional[Combination]:
 
 
 def _scaled(function: str, a: ir.Expr, b: ir.Expr, v: str) -> Optional[Combination]:
-    """``Sum * g`` and ``Sum / g``: the sum distributes over both."""
+    """``Sum * g`` and ``Sum / g``: the sum distributes over both. ``Sum / Sum`` is a mean."""
     if function == "mul" and not _depends(a, v):
         a, b = b, a
     if _depends(b, v):
-        return None
+        return _mean(a, b, v) if function == "div" else None
     inner = _combine(a, v)
     if inner is None or inner.reducer != "sum":
         return None
     return None if _reads(b) & inner.only_first else inner
+
+
+def _mean(total: ir.Expr, divisor: ir.Expr, v: str) -> Optional[Combination]:
+    """``Sum / Sum``: a part's mean times its divisor is its sum."""
+    parts = [_combine(total, v), _combine(divisor, v)]
+    if not all(part == Combination("sum") for part in parts) or not _is_positive(divisor):
+        return None
+    return Combination(_WEIGHTED, divisor=divisor)
 
 
 def _logarithm(expr: ir.Expr, v: str) -> Optional[Combination]:

@@ -45,13 +45,15 @@ class OutputPart:
     """Rule by which the parts of a split produce one output.
 
     Attributes:
-        reducer: sum, max, min, prod or logsumexp; None for a concatenation or an output that
-            every part computes whole.
+        reducer: sum, max, min, prod, logsumexp or weighted; None for a concatenation or an
+            output that every part computes whole.
         concatenated: whether the parts are disjoint regions.
+        weights: of weighted parts, the number of the output whose exponentials are the weights.
     """
 
     reducer: Optional[str]
     concatenated: bool
+    weights: Optional[int] = None
 
 
 @dataclass(frozen=True)

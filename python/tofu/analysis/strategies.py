@@ -23,7 +23,7 @@ from tofu.lang import ir
 from tofu.lang.description import Description, Rewrite
 from tofu.lang.interval import Interval, hull, interval_of
 from tofu.lang.source import Source
-from tofu.lang.tracing import Shape, Trace
+from tofu.lang.tracing import OutputTrace, Shape, Trace
 
 __all__ = [
     "analyze",
@@ -246,7 +246,7 @@ def _strategy(trace: Trace, variable: str) -> Optional[Strategy]:
     parts: list[OutputPart] = []
     only_first: frozenset[int] = frozenset()
     for output in trace.outputs:
-        part = _output_part(output.variables, output.body, variable)
+        part = _output_part(trace, output, variable)
         if part is None:
             return None
         outcome, zeroed = part
@@ -260,14 +260,28 @@ def _strategy(trace: Trace, variable: str) -> Optional[Strategy]:
 
 
 def _output_part(
-    variables: tuple[str, ...], body: ir.Expr, variable: str
+    trace: Trace, output: OutputTrace, variable: str
 ) -> Optional[tuple[OutputPart, frozenset[int]]]:
-    if variable in variables:
+    if variable in output.variables:
         return OutputPart(None, True), frozenset()
-    combined = combination(body, variable)
+    combined = combination(output.body, variable)
     if combined is None:
         return None
-    return OutputPart(combined.reducer, False), combined.only_first
+    weights = None
+    if combined.divisor is not None:
+        weights = _logarithm_of(trace, combined.divisor, output)
+        if weights is None:
+            return None
+    return OutputPart(combined.reducer, False, weights), combined.only_first
+
+
+def _logarithm_of(trace: Trace, expr: ir.Expr, output: OutputTrace) -> Optional[int]:
+    """The output that is the logarithm of an expression, and has some of `output`'s indices."""
+    logarithm = ir.Call("log", (expr,))
+    for number, other in enumerate(trace.outputs):
+        if other.body == logarithm and set(other.index) <= set(output.index):
+            return number
+    return None
 
 
 def _zeroed_alone(trace: Trace, variable: str, only_first: frozenset[int]) -> bool:

@@ -19,7 +19,14 @@ from typing import Callable, NamedTuple, Optional
 
 from tofu import _core, file_cache
 from tofu.analysis.described import is_shipped
-from tofu.analysis.table import Row, described_name, document, reason_to_decline, row_for
+from tofu.analysis.table import (
+    Row,
+    described_name,
+    document,
+    reason_to_decline,
+    row_for,
+    unweighted,
+)
 from tofu.errors import ConfigError, TofuError
 from tofu.lang.tracing import Shape
 
@@ -55,7 +62,8 @@ def strategy_table(
 
     Args:
         graph: the graph.
-        restrict: drops a row's strategies that a front end cannot run; None: keeps all.
+        restrict: drops a row's strategies that a front end cannot run; None: drops those of MXNet,
+            whose fetches do not weigh terms.
 
     Returns the table, and the operators without a row, each with the reason ("" if it has no
     description). A description that fails affects its own operator only.
@@ -124,10 +132,14 @@ def _made(
         if row is None:
             name = described_name(call.op, attrs)[0]
             undescribed[name] = undescribed.get(name) or reason
-        elif restrict is not None:
-            row = restrict(row, call.inputs, call.outputs)
+        else:
+            row = (restrict or _of_mxnet)(row, call.inputs, call.outputs)
         rows.append(row)
     return document(None if number < 0 else rows[number] for number in numbers), undescribed
+
+
+def _of_mxnet(row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> Row:
+    return unweighted(row)
 
 
 def _are_shipped(calls: Iterable[Call]) -> bool:

@@ -32,6 +32,7 @@ __all__ = [
     "document",
     "reason_to_decline",
     "row_for",
+    "unweighted",
 ]
 
 TABLE_VERSION = 1
@@ -97,6 +98,19 @@ def reason_to_decline(
     except InconclusiveError as error:
         return str(error)
     return ""
+
+
+def unweighted(row: Row) -> Row:
+    """The row without the variables that weighted parts combine along."""
+    weighted = {
+        int(variable)
+        for output in row["outputs"]
+        for variable, reducer in output["reduce"].items()
+        if reducer == "weighted"
+    }
+    if not weighted:
+        return row
+    return {**row, "splittable": [v for v in row["splittable"] if v not in weighted]}
 
 
 def document(rows: Iterable[Optional[Row]]) -> str:
@@ -310,6 +324,10 @@ def _output(
         if s.outputs[k].reducer is not None
     }
     row = {"dims": [_range(i, numbers) for i in analysis.outputs[k]], "reduce": reduce}
+    weights = next((w for s in strategies for w in [s.outputs[k].weights] if w is not None), None)
+    if weights is not None:
+        own, index = analysis.trace.outputs[k].index, analysis.trace.outputs[weights].index
+        row["weights"] = {"output": weights, "dims": [own.index(i) for i in index]}
     return row if like is None else {**row, "like": like}
 
 

@@ -5,7 +5,9 @@
     Work(kind='product', flops=262144.0)
 
 The description says how each element of an output is computed, so the operator's operations are
-the element's, added up over all values of the index variables:
+the element's, added up over all values of the index variables. An expression is computed once for
+the values of the variables in it, however many elements read it: an attention's scores, not once
+for each column of its values.
 
 * A scalar function is one operation; a function of n values is n - 1.
 * A reduction over n elements computes its body n times, plus n operations.
@@ -20,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tofu import _core
 from tofu.analysis.described import description_of
@@ -118,13 +120,10 @@ class _Counter:
         self._extents = concrete_extents(trace, variable_extents(trace), ins, outs)
 
     def flops(self) -> list[float]:
-        """The operations of every output."""
-        return [
-            0.0
-            if output.like is not None
-            else self._volume(output.variables) * self._each(output.body)
-            for output in self._trace.outputs
-        ]
+        """The operations of every expression in the outputs."""
+        bodies = [output.body for output in self._trace.outputs if output.like is None]
+        found = dict.fromkeys(each for body in bodies for each in ir.walk(body))
+        return [self._volume(_variables(expr)) * self._own(expr) for expr in found]
 
     def kind(self, *, is_dense: bool) -> str:
         """The first of KINDS that fits one of the outputs.
@@ -137,21 +136,16 @@ class _Counter:
             return "reduction"
         return min(kinds, key=KINDS.index, default="movement")
 
-    def _volume(self, variables: Sequence[str]) -> float:
+    def _volume(self, variables: Iterable[str]) -> float:
         return math.prod(float(self._extents[name]) for name in variables)
 
-    def _each(self, expr: ir.Expr) -> float:
-        """The operations for one value of the variables outside."""
-        inside = sum(map(self._each, ir.children(expr)))
+    def _own(self, expr: ir.Expr) -> float:
+        """The operations for one value of its variables, without those of the expressions in it."""
         if isinstance(expr, ir.Call):
-            operations = max(1, len(expr.args) - 1)
-            return inside + (0 if expr.function in _FREE else operations)
-        if isinstance(expr, ir.Reduce):
-            adds = 0 if _is_gradient(expr.body) else 1  # a gradient includes its additions
-            return self._volume(expr.variables) * (inside + adds)
-        if isinstance(expr, ir.OpaqueElement):
-            return inside + self._opaque(expr)
-        return inside
+            return 0.0 if expr.function in _FREE else max(1.0, len(expr.args) - 1)
+        if isinstance(expr, ir.Reduce):  # a gradient includes its additions
+            return 0.0 if _is_gradient(expr.body) else self._volume(expr.variables)
+        return self._opaque(expr) if isinstance(expr, ir.OpaqueElement) else 0.0
 
     def _opaque(self, expr: ir.OpaqueElement) -> float:
         sizes = sorted({e: self._slice(e) for e in expr.args if isinstance(e, ir.Element)}.values())
@@ -168,6 +162,19 @@ class _Counter:
         return math.prod(
             float(size) for size, dim in zip(shape, element.dims) if isinstance(dim, ir.Whole)
         )
+
+
+@functools.lru_cache(maxsize=4096)
+def _variables(expr: ir.Expr) -> frozenset[str]:
+    """The variables that an expression's value depends on."""
+    names = frozenset().union(*map(_variables, ir.children(expr)))
+    if isinstance(expr, ir.Reduce):
+        return names - {*expr.variables}
+    dims = {ir.Element: "dims", ir.OpaqueElement: "result"}.get(type(expr))
+    indices = getattr(expr, dims) if dims else ()
+    if isinstance(expr, ir.IndexValue):
+        indices = (expr.index,)
+    return names.union(*(i.variables for i in indices if isinstance(i, ir.Index)))
 
 
 def _is_gradient(expr: ir.Expr) -> bool:

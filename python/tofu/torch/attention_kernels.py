@@ -7,19 +7,20 @@ from which any of them computes the gradients. Nothing that is planned depends o
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any, Optional
 
 import torch
 from torch.nn.functional import pad
 
+from tofu.torch.exchange import shares_of
+
 __all__ = ["attention"]
 
 aten: Any = torch.ops.aten
 Tensor = Any  # torch.Tensor, whose methods are untyped
 _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # torch's numbers of kernels
-_REST = "Tensor? mask, bool is_causal, float? scale, bool grouped, int? begin"
+_REST = "Tensor? mask, bool is_causal, float? scale, bool grouped, int? begin, int? key_begin"
 _FORWARD = f"(Tensor query, Tensor key, Tensor value, {_REST}) -> (Tensor, Tensor)"
 _BACKWARD = (
     "(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, "
@@ -57,12 +58,16 @@ class _Attention:
     def forward(self) -> tuple[Tensor, Tensor]:
         """The weighted values (n, h, q, d), and the logarithms (n, h, q) of the weights' sums."""
         out, logs = self._ways()[0]()
+        if self._mask is not None:  # kernels differ for a query that sees no key
+            logs = logs.masked_fill((self._mask == -torch.inf).all(-1), -torch.inf)
         return out, logs
 
     def backward(self, grad: Tensor, out: Tensor, logs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients of queries, keys and values."""
         grad = grad if grad.stride(-1) == 1 else grad.contiguous()
-        query_grad, key_grad, value_grad = self._ways()[1](grad, out, logs)
+        if self._mask is not None:
+            logs = logs.masked_fill(logs == -torch.inf, 0)
+        query_grad, key_grad, value_grad = self._ways()[1](grad, out, logs.contiguous())
         return query_grad, key_grad, value_grad
 
     def _ways(self) -> tuple[Any, Any]:
@@ -97,7 +102,7 @@ class _Attention:
 
     def _flash_backward(self, grad: Tensor, out: Tensor, logs: Tensor) -> Any:
         found = aten._scaled_dot_product_flash_attention_backward(
-            *map(_eights, (grad, *self._tensors, out)), logs.contiguous(), None, None,
+            *map(_eights, (grad, *self._tensors, out)), logs, None, None,
             *self._lengths, 0.0, self._is_causal, self._seed((2,), torch.uint64),
             self._seed((), torch.uint64), scale=self._scale,
         )  # fmt: skip
@@ -197,58 +202,74 @@ def _eights(tensor: Tensor) -> Tensor:
 
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor],
-    is_causal: bool, scale: Optional[float], grouped: bool, begin: Optional[int],
+    is_causal: bool, scale: Optional[float], grouped: bool,
+    begin: Optional[int], key_begin: Optional[int],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The weighted values (n, h, q, d), and the logarithms (n, h, q) of the weights' sums.
 
-    `begin` is the number of the first query if the queries are a part; None: they are whole.
-    `_Attention` tells the other arguments.
+    `begin` is the number of the first query if the queries are a part, and `key_begin` that of the
+    first key; None: they are whole. A query that sees no key has zeros, and -inf. `_Attention`
+    tells the other arguments.
     """
-    keys = _seen(query.shape[2], key.shape[2], is_causal, begin)
-    (out, logs), *rest = (
-        _Attention(query, key[:, :, k], value[:, :, k], mask, causal, scale, grouped).forward()
-        for k, causal in keys
-    )
-    for more, more_logs in rest:
-        total = torch.logaddexp(logs, more_logs)
-        share, more_share = ((each - total).exp_().unsqueeze(-1) for each in (logs, more_logs))
-        out, logs = (out * share).add_(more * more_share).to(out.dtype), total
+    blocks = _seen(query.shape[2], key.shape[2], is_causal, begin, key_begin)
+    found = [
+        _Attention(
+            query[:, :, q], key[:, :, k], value[:, :, k], mask, causal, scale, grouped
+        ).forward()
+        for q, k, causal in blocks
+    ]
+    if len(blocks) == 1 and blocks[0][0] == slice(None):
+        return found[0]
+    out, logs = _shapes(query, key, value)
+    out.zero_()
+    logs.fill_(-torch.inf)
+    for (q, _, _), (more, more_logs) in zip(blocks, found):
+        both = torch.stack([logs[:, :, q], more_logs])
+        share, more_share = shares_of(both).unsqueeze(-1)
+        out[:, :, q] = (out[:, :, q] * share).add_(more * more_share)
+        logs[:, :, q] = both.logsumexp(0)
     return out, logs
 
 
 def _attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
     mask: Optional[Tensor], is_causal: bool, scale: Optional[float], grouped: bool,
-    begin: Optional[int],
+    begin: Optional[int], key_begin: Optional[int],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of queries, keys and values; see `_attention`."""
-    keys = _seen(query.shape[2], key.shape[2], is_causal, begin)
+    blocks = _seen(query.shape[2], key.shape[2], is_causal, begin, key_begin)
     found = [
-        _Attention(query, key[:, :, k], value[:, :, k], mask, causal, scale, grouped).backward(
-            grad, out, logsumexp
-        )
-        for k, causal in keys
+        _Attention(
+            query[:, :, q], key[:, :, k], value[:, :, k], mask, causal, scale, grouped
+        ).backward(grad[:, :, q], out[:, :, q], logsumexp[:, :, q])
+        for q, k, causal in blocks
     ]
-    if begin is None:
+    if len(blocks) == 1 and blocks[0][:2] == (slice(None), slice(None)):
         return found[0]
-    gradients = torch.zeros_like(key), torch.zeros_like(value)
-    for (k, _), (_, *parts) in zip(keys, found):
-        for whole, part in zip(gradients, parts):
-            whole[:, :, k] = part
-    return functools.reduce(torch.add, (each for each, _, _ in found)), *gradients
+    gradients = tuple(torch.zeros_like(each) for each in (query, key, value))
+    for (q, k, _), parts in zip(blocks, found):
+        for whole, part, place in zip(gradients, parts, (q, k, k)):
+            whole[:, :, place] += part
+    return gradients
 
 
 def _seen(
-    queries: int, keys: int, is_causal: bool, begin: Optional[int]
-) -> list[tuple[slice, bool]]:
-    """The keys that queries see, in parts, and whether query i of a part's sees only i + 1 keys.
+    queries: int, keys: int, is_causal: bool, begin: Optional[int], key_begin: Optional[int]
+) -> list[tuple[slice, slice, bool]]:
+    """Blocks of queries and keys that see each other, and whether query i sees only i + 1 keys.
 
-    All queries see the keys before the first query. Kernels need not know where queries begin.
+    All queries see the keys before the first query, and none those after the last one; queries
+    before the first key see none. Kernels need not know where queries and keys begin.
     """
-    if not is_causal or begin is None:
-        return [(slice(None), is_causal)]
-    edge = min(begin, keys)
-    before, own = (slice(edge), False), (slice(edge, begin + queries), True)
+    every = slice(None)
+    if not is_causal or begin is None is key_begin:
+        return [(every, every, is_causal)]
+    first = (begin or 0) - (key_begin or 0)  # the first query's number among the keys
+    if first < 0:
+        size = min(queries + first, keys)
+        return [(slice(-first, None), slice(size), True)] if size > 0 else []
+    edge = min(first, keys)
+    before, own = (every, slice(edge), False), (every, slice(edge, first + queries), True)
     return [*([before] if edge else []), *([own] if edge < keys else [])]
 
 
@@ -280,16 +301,17 @@ for _name, _function, _fake, _schema in (
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    *tensors, ctx.is_causal, ctx.scale, ctx.grouped, ctx.begin = inputs
+    *tensors, ctx.is_causal, ctx.scale, ctx.grouped, ctx.begin, ctx.key_begin = inputs
     ctx.save_for_backward(*tensors, *output)
 
 
 def _gradients(ctx: Any, grad: Tensor, _: Tensor) -> Any:
     query, key, value, mask, out, logs = ctx.saved_tensors
     found = torch.ops.tofu.attention_backward(
-        grad, query, key, value, out, logs, mask, ctx.is_causal, ctx.scale, ctx.grouped, ctx.begin
-    )
-    return (*found, None, None, None, None, None)
+        grad, query, key, value, out, logs, mask, ctx.is_causal, ctx.scale, ctx.grouped,
+        ctx.begin, ctx.key_begin,
+    )  # fmt: skip
+    return (*found, None, None, None, None, None, None)
 
 
 torch.library.register_autograd("tofu::attention", _gradients, setup_context=_keep)
@@ -318,7 +340,7 @@ def attention(
         if attn_mask is not None and attn_mask.ndim == 3:
             attn_mask = attn_mask.unsqueeze(0)
         tensors = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
-    out = torch.ops.tofu.attention(*tensors, attn_mask, is_causal, scale, enable_gqa, None)[0]
+    out = torch.ops.tofu.attention(*tensors, attn_mask, is_causal, scale, enable_gqa, None, None)[0]
     return out.squeeze(0) if query.ndim == 3 else out
 
 

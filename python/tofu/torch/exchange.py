@@ -25,8 +25,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from tofu.torch.ranks import connected
 
 __all__ = [
-    "COLLECTIVE_BYTES", "COMBINE", "FILL", "Exchange", "Message", "Pending", "Piece", "Region",
-    "Tiles", "Transfers",
+    "APART", "COLLECTIVE_BYTES", "COMBINE", "FILL", "WEIGHTED", "Exchange", "Message", "Pending",
+    "Piece", "Region", "Tiles", "Transfers", "shares_of", "weighted_mean",
 ]  # fmt: skip
 
 FILL = -1
@@ -42,6 +42,8 @@ COMBINE = {
     "prod": torch.mul,
     "logsumexp": torch.logaddexp,
 }
+# Terms of a mean, and their weights, which stay apart.
+WEIGHTED, APART = "weighted", "apart"
 Shape = tuple[int, ...]
 Tiles = dict[Any, Any]
 Received = Mapping[int, Iterator[Any]]  # worker -> the pieces that it sent
@@ -89,7 +91,10 @@ class Region:
         shape: its extents.
         dtype: its type.
         pieces: the pieces, by term.
-        reduction: the operation that combines terms.
+        reduction: the operation that combines terms. Those that stay APART lie side by side, in a
+            new first dimension.
+        weights: the tile of the logarithms of WEIGHTED terms' weights, and the dimensions of the
+            region that these have.
         terms: their number.
         fill: the value of elements outside all tiles.
         order: the dimensions in the order in which the tiles probably lie in memory, outermost
@@ -105,6 +110,7 @@ class Region:
     terms: int = 1
     fill: float = 0.0
     order: tuple[int, ...] = ()
+    weights: Optional[tuple[Any, tuple[int, ...]]] = None
 
     @functools.cached_property
     def by_term(self) -> tuple[tuple[Piece, ...], ...]:
@@ -413,9 +419,18 @@ class Exchange:
 
     def _assembled(self, region: Region, tiles: Tiles, received: Received) -> Any:
         """Makes a region; terms are combined in their order."""
+        terms = (
+            self._term(region, pieces, join, tiles, received)
+            for pieces, join in zip(region.by_term, region.joins)
+        )
+        if region.reduction == APART:
+            return torch.stack([region.as_read(term) for term in terms])
+        if region.weights is not None:
+            tile, dims = region.weights
+            mean = weighted_mean(map(region.as_read, terms), tiles[tile], dims)
+            return region.as_read(region.as_stored(mean.to(region.dtype)).contiguous())
         combine, result, is_own = COMBINE[region.reduction], None, False
-        for pieces, join in zip(region.by_term, region.joins):
-            value = self._term(region, pieces, join, tiles, received)
+        for value in terms:
             if result is None:
                 result = value
             elif is_own:
@@ -479,6 +494,31 @@ class Exchange:
             if piece.worker != FILL:
                 given = region.as_read(self._piece(region, piece, tiles, received))
                 boxes[piece.target].copy_(given)
+
+
+def shares_of(logs: Any) -> Any:
+    """Each part's share of a whole, of the logarithms of their sizes, in a first dimension.
+
+    Zero where all parts are empty.
+    """
+    total = logs.logsumexp(0)
+    return (logs - total.masked_fill(total == -torch.inf, 0)).exp()
+
+
+def weighted_mean(terms: Iterable[Any], logs: Any, dims: Sequence[int]) -> Any:
+    """The mean of terms, as precise as their weights.
+
+    Args:
+        terms: the terms.
+        logs: the logarithms of their weights, a row for each.
+        dims: the dimensions of the terms that these have.
+    """
+    result = None
+    for term, share in zip(terms, shares_of(logs)):
+        sizes = iter(share.shape)
+        share = share.reshape([next(sizes) if d in dims else 1 for d in range(term.ndim)])
+        result = term * share if result is None else result.addcmul_(term.to(share.dtype), share)
+    return result
 
 
 def _join(shape: Shape, pieces: Sequence[Piece]) -> Optional[Join]:

@@ -17,7 +17,7 @@ import torch
 from tofu import _core
 from tofu.dtypes import NAMES
 from tofu.plans.layout import boxes_of
-from tofu.torch.exchange import FILL, Piece, Region, Transfers
+from tofu.torch.exchange import APART, FILL, WEIGHTED, Piece, Region, Transfers
 from tofu.torch.module_graph import attributes_of
 from tofu.torch.placements import Boxes
 from tofu.torch.torch_plan import TorchPlan
@@ -216,6 +216,7 @@ class RankGraph:
         number = self._numbers[group.name]
         step = self._steps[number]
         ((shape, flag),) = step.outputs
+        shape = shape[1:] if step.reduction == APART else shape
         pieces = tuple(
             Piece(owner, step.held if owner == self.worker else None, term, start, to, extents)
             for owner, term, start, to, extents in found
@@ -224,8 +225,14 @@ class RankGraph:
         dtype = getattr(torch, NAMES[flag])
         return Region(
             self.worker, (number, 0), shape, dtype, pieces, step.reduction, step.terms,
-            float(step.fill), self._order(number),
+            float(step.fill), self._order(number), self._weights(step),
         )  # fmt: skip
+
+    def _weights(self, step: _core.ProgramStep) -> Optional[tuple[Tile, tuple[int, ...]]]:
+        """The tile of a fetch's weights, which its program lists last, and their dimensions."""
+        if step.reduction != WEIGHTED or not step.takes_part:
+            return None
+        return step.inputs[-1], tuple(step.weighted_dims)
 
     def sent(self, group: Group) -> list[tuple[int, Piece]]:
         """The pieces of this rank's tile that others fetch, each with its reader."""

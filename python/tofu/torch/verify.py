@@ -23,7 +23,7 @@ from tofu.analysis.terms import linear_inputs
 from tofu.boxes import Box
 from tofu.errors import ConfigError
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
-from tofu.torch.exchange import COMBINE
+from tofu.torch.exchange import COMBINE, WEIGHTED, weighted_mean
 from tofu.torch.loading import load
 from tofu.torch.models import MODELS, SMALL
 from tofu.torch.module_graph import attributes_of, operator_name
@@ -253,6 +253,35 @@ def _fault(
     return None
 
 
+def _joined(
+    number: int,
+    row: Row,
+    split: Any,
+    parts: Sequence[Part],
+    results: Sequence[Sequence[Any]],
+    whole: Any,
+) -> Any:
+    """An output of an operator, from those of its parts."""
+    output = row["outputs"][number]
+    reduce = {int(v): kind for v, kind in output["reduce"].items()}
+    steps = [k for k, (variable, _) in enumerate(split) if variable in reduce]
+
+    def terms(of: int, like: Any) -> list[Any]:
+        found: dict[tuple[int, ...], Any] = {}
+        for part, result in zip(parts, results):
+            term = found.setdefault(tuple(part.digits[k] for k in steps), torch.zeros_like(like))
+            term[tuple(slice(*side) for side in part.outputs[of])] = result[of]
+        return list(found.values())
+
+    kind = reduce[split[steps[0]][0]] if steps else "sum"
+    if kind != WEIGHTED:
+        return functools.reduce(COMBINE[kind], terms(number, whole))
+    weights, dims = output["weights"]["output"], output["weights"]["dims"]
+    shape = tuple(whole.shape[d] for d in dims)
+    logs = torch.stack(terms(weights, whole.new_empty(shape, dtype=results[0][weights].dtype)))
+    return weighted_mean(terms(number, whole), logs, dims)
+
+
 def _differs(
     operator: Operator,
     number: int,
@@ -268,15 +297,7 @@ def _differs(
             return f"part of shape {tuple(result[number].shape)}, not {part.outputs[number].shape}"
     if is_random(operator) or operator.target._schema.name.partition("::")[2] in _UNSET:
         return None
-    reduce = {int(v): kind for v, kind in row["outputs"][number]["reduce"].items()}
-    steps = [k for k, (variable, _) in enumerate(split) if variable in reduce]
-    terms: dict[tuple[int, ...], Any] = {}
-    for part, result in zip(parts, results):
-        key = tuple(part.digits[k] for k in steps)
-        term = terms.setdefault(key, torch.zeros_like(expected))
-        term[tuple(slice(*side) for side in part.outputs[number])] = result[number]
-    kind = reduce[split[steps[0]][0]] if steps else "sum"
-    return _unequal(functools.reduce(COMBINE[kind], terms.values()), expected)
+    return _unequal(_joined(number, row, split, parts, results, expected), expected)
 
 
 def _unequal(found: Any, expected: Any) -> Optional[str]:

@@ -110,6 +110,11 @@ Node CombineNode(Reducer reduce) {
     case Reducer::kLogSumExp:
       TOFU_CHECK(false) << "a logarithm of a sum of exponentials takes several operators";
       break;
+    case Reducer::kWeighted:
+    case Reducer::kApart:
+      TOFU_CHECK_USER(false, Blame::kTable)
+          << "a fetch combines weighted terms, which no operator of MXNet does";
+      break;
     case Reducer::kMax:
       return Operator("_maximum", {});
     case Reducer::kMin:

@@ -188,6 +188,8 @@ OutputReduction ReductionOf(const Graph& graph, const StrategyTable& table,
         << " that are reduced by different operations, expected one operation";
     reduction.steps.push_back(static_cast<int>(step));
     reduction.reduce = found->second;
+    if (found->second == Reducer::kWeighted)
+      reduction.weights = row->outputs[output].weights;
   }
   return reduction;
 }

@@ -11,6 +11,7 @@
 #ifndef TOFU_PASSES_DIVIDE_OPERATOR_PARTS_H_
 #define TOFU_PASSES_DIVIDE_OPERATOR_PARTS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct OperatorPart {
 struct OutputReduction {
   std::vector<int> steps;
   Reducer reduce = Reducer::kSum;
+  std::optional<Weights> weights = {};  // of Reducer::kWeighted
 };
 
 // The part of one worker.

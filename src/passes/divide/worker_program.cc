@@ -88,13 +88,17 @@ StepSet StepsBetween(const std::string& name, const TileSplits& smaller,
   return steps;
 }
 
-// The elements that all workers fetch in a stage.
-int64_t ElementsOf(const Stage& stage) {
+int64_t NumTerms(const Stage& stage) {
   int64_t terms = 1;
   for (size_t step = 0; step < stage.needs.parts.size(); ++step) {
     if (HasStep(stage.reduces, step)) terms *= stage.needs.parts[step];
   }
-  return terms * SumOverlap(stage.needs, stage.needs) -
+  return terms;
+}
+
+// The elements that all workers fetch in a stage.
+int64_t ElementsOf(const Stage& stage) {
+  return NumTerms(stage) * SumOverlap(stage.needs, stage.needs) -
          SumOverlap(stage.needs, stage.holders);
 }
 
@@ -108,7 +112,26 @@ struct Request {
   int dtype = 0;
   int64_t elements = 0;  // fetched by all workers
   bool makes_tile = false;
+  std::optional<Weights> weights = {};  // of weighted terms, in the dimensions of `stage`
 };
+
+// The boxes in some of their dimensions.
+GroupBoxes Along(const GroupBoxes& boxes, const std::vector<int>& dims) {
+  GroupBoxes found = boxes;
+  found.dims.clear();
+  for (int dim : dims) found.dims.push_back(boxes.dims[static_cast<size_t>(dim)]);
+  found.volume = SumOverlap(found, found);
+  return found;
+}
+
+Box Along(const Box& box, const std::vector<int>& dims) {
+  Box found;
+  for (int dim : dims) {
+    found.begin.push_back(box.begin[static_cast<size_t>(dim)]);
+    found.end.push_back(box.end[static_cast<size_t>(dim)]);
+  }
+  return found;
+}
 
 class Builder {
  public:
@@ -269,6 +292,7 @@ class Builder {
 
   int AddFetch(const Request& request, const Box& region, bool takes_part,
                const std::string& fill = "0") {
+    const int weights = request.weights ? AddWeights(request, region, takes_part) : -1;
     ProgramStep step;
     step.kind = Kind::kFetch;
     step.name = request.name;
@@ -290,6 +314,11 @@ class Builder {
       step.receives = Receives(request.stage, worker_, region);
       if (ReadsOwn(request.stage, worker_, region)) step.inputs = {request.held};
     }
+    if (weights >= 0) {
+      step.after.push_back(weights);
+      step.weighted_dims = request.weights->dims;
+      if (takes_part) step.inputs.push_back({weights, 0});
+    }
     if (!for_all_) step.stage = nullptr;
     if (for_all_ && step.received_bytes > 0) {
       step.sends = Sends(request.stage, worker_);
@@ -297,6 +326,28 @@ class Builder {
       step.pattern = PatternIn(request.stage);
     }
     return Add(std::move(step));
+  }
+
+  // Fetches the weights of the terms that a request combines: each term's, for itself.
+  int AddWeights(const Request& request, const Box& region, bool takes_part) {
+    const std::vector<int>& dims = request.weights->dims;
+    const auto of_weights = [&](ArrayId array) {
+      return array.step < 0 ? array : ArrayId{array.step, request.weights->output};
+    };
+    const Stage& stage = request.stage;
+    Request terms{request.name + "/weights",
+                  request.place,
+                  {Along(stage.holders, dims), stage.reduces, Reducer::kApart,
+                   Along(stage.needs, dims), Along(stage.tensor, dims), stage.alike},
+                  of_weights(request.held),
+                  of_weights(request.source),
+                  program_.steps[request.source.step].dtypes[request.weights->output]};
+    terms.elements = ElementsOf(terms.stage);
+    program_.relayed_bytes += terms.elements * DtypeBytes(terms.dtype);
+    const int fetch = AddFetch(terms, Along(region, dims), takes_part);
+    Shape& shape = program_.steps[fetch].shapes[0];
+    shape.insert(shape.begin(), NumTerms(terms.stage));
+    return fetch;
   }
 
   // Operators of many layers have equal stages.
@@ -420,9 +471,11 @@ class Builder {
         made,
         graph_.dtypes[entry],
         way.elements,
-        true};
+        true,
+        reduces == 0 ? std::nullopt : reduction.weights};
     const OutputRoute* const route = OutputRouteOf(node, index);
     if (route != nullptr) {
+      CheckRoute(!request.weights, name, "parts of weighted terms");
       request = AlongOutputRoute(*route, request);
     } else if (!way.splits.empty()) {
       request.stage.needs = Pieces(tiles, way.splits);

@@ -107,6 +107,8 @@ struct ProgramStep {
   std::vector<SentPiece> sent;
   int64_t received_bytes = 0;  // by all workers
   std::vector<SenderPattern> pattern;
+  std::vector<int>
+      weighted_dims;  // that the weights of terms have; they are the last input
   FetchKey key;
   bool makes_tile = false;  // or a piece that others read; else one operator's input
   std::shared_ptr<const Stage> stage;  // from which boxes to which (plan_stage.h)

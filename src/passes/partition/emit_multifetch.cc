@@ -20,6 +20,12 @@ Combine CombineOf(Reducer reduce) {
       return Combine::kMin;
     case Reducer::kProd:
       return Combine::kProd;
+    case Reducer::kWeighted:
+    case Reducer::kApart:
+      TOFU_CHECK_USER(false, Blame::kTable)
+          << "a fetch combines weighted terms, expected a sum, maximum, minimum, product "
+             "or logarithm of a sum of exponentials";
+      break;
     case Reducer::kSum:
       break;
   }

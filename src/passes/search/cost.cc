@@ -477,6 +477,7 @@ OperatorRegions::Slot OperatorRegions::MakeOutput(const Graph& graph,
     if (access.reduce.count(cuts[i]) == 0) continue;
     result.copies *= parts[i];
     result.reduces |= Bit(i);
+    result.is_weighted |= access.weights.has_value();
   }
   return result;
 }

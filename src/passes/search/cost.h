@@ -167,6 +167,8 @@ class OperatorRegions {
   }
   // The steps whose parts are reduced into an output.
   StepSet Reduces(int index) const { return outputs_[index].reduces; }
+  // Whether these parts have weights, so that they must be reduced at once.
+  bool IsWeighted(int index) const { return outputs_[index].is_weighted; }
 
   // The boxes that groups read of an input with these tiles, and the steps whose terms
   // they add up when they read.
@@ -202,9 +204,10 @@ class OperatorRegions {
  private:
   struct Slot {
     GroupBoxes boxes;
-    int64_t copies = 1;   // parts that are reduced into an output
-    StepSet reduces = 0;  // the steps that make them
-    StepSet terms = 0;    // the steps that split the operator along an input's terms
+    int64_t copies = 1;        // parts that are reduced into an output
+    StepSet reduces = 0;       // the steps that make them
+    StepSet terms = 0;         // the steps that split the operator along an input's terms
+    bool is_weighted = false;  // whether the reduced parts have weights
   };
 
   // CheapestWay to the tiles that groups make.

@@ -239,6 +239,10 @@ class Explainer {
         return "prod";
       case Reducer::kLogSumExp:
         return "logsumexp";
+      case Reducer::kWeighted:
+        return "weighted";
+      case Reducer::kApart:
+        break;
     }
     return "whole";
   }

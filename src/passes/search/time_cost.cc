@@ -524,6 +524,7 @@ FetchTime TimeCost::RoutedOutput(int index, const TimedSplit& split,
   FetchTime time = NoTime(tiles.parts.size());
   const OperatorRegions& regions = split.by.back();
   const StepSet reduces = regions.Reduces(index);
+  if (regions.IsWeighted(index)) return time;
   const std::vector<TileSplits> stops = OutputStops(tiles, reduces, levels_);
   std::vector<TileSplits> partial;
   GroupBoxes made = regions.Boxes(true, index);

@@ -94,6 +94,19 @@ TEST(StrategyTable, ReadsEveryFieldOfARow) {
   EXPECT_EQ(row->attrs[4].kind, AttrRewrite::Kind::kBegin);
 }
 
+TEST(StrategyTable, WeightedPartsNameTheirWeights) {
+  Json json = Json::parse(kTable);
+  json["rows"][0]["outputs"][0]["reduce"]["2"] = "weighted";
+  EXPECT_NE(ErrorOf(json).find("weights"), std::string::npos) << ErrorOf(json);
+  json["rows"][0]["outputs"][0]["weights"] = {{"output", 0}, {"dims", {2}}};
+  EXPECT_NE(ErrorOf(json).find("weights.dims"), std::string::npos) << ErrorOf(json);
+  json["rows"][0]["outputs"][0]["weights"]["dims"] = {1};
+  ExampleGraph example = Example();
+  const StrategyTable table = ReadStrategyTable(json.dump(), example.graph());
+  EXPECT_EQ(table.row(3)->outputs[0].reduce.at(2), Reducer::kWeighted);
+  EXPECT_EQ(table.row(3)->outputs[0].weights->dims, std::vector<int>{1});
+}
+
 TEST(StrategyTable, AnotherVersionIsRefusedWithWhatToDo) {
   Json json = Json::parse(kTable);
   json["version"] = 2;
@@ -155,7 +168,8 @@ TEST(StrategyTable, ErrorsNameThePlace) {
   Json json = Json::parse(kTable);
   json["rows"][0]["outputs"][0]["reduce"]["2"] = "mean";
   EXPECT_NE(ErrorOf(json).find("rows[0].outputs[0].reduce.2: found \"mean\", expected "
-                               "\"sum\", \"max\", \"min\", \"prod\" or \"logsumexp\""),
+                               "\"sum\", \"max\", \"min\", \"prod\", \"logsumexp\" or "
+                               "\"weighted\""),
             std::string::npos)
       << ErrorOf(json);
   json = Json::parse(kTable);

@@ -303,6 +303,45 @@ def test_the_logarithm_of_a_sum_combines_if_no_part_of_the_sum_is_negative() -> 
     assert _names(row_for("table_log_of_any", {}, [(4, 6)], [(4,)])) == ["b"]
 
 
+@op
+def table_weighted_mean(x, values):
+    def total(b):
+        return Sum(lambda k: exp(x[b, k]))
+
+    return (
+        lambda b, d: Sum(lambda k: exp(x[b, k]) * values[k, d]) / total(b),
+        lambda b: log(total(b)),
+    )
+
+
+@op
+def table_weighted_mean_alone(x, values):
+    return lambda b, d: Sum(lambda k: exp(x[b, k]) * values[k, d]) / Sum(lambda k: exp(x[b, k]))
+
+
+@op
+def table_weighted_mean_of_any(x, values):
+    def total(b):
+        return Sum(lambda k: x[b, k])
+
+    return (
+        lambda b, d: Sum(lambda k: x[b, k] * values[k, d]) / total(b),
+        lambda b: log(total(b)),
+    )
+
+
+def test_means_combine_if_the_logarithm_of_their_weights_is_an_output() -> None:
+    shapes = [(4, 6), (6, 5)]
+    row = row_for("table_weighted_mean", {}, shapes, [(4, 5), (4,)])
+    assert _names(row) == ["b", "d", "k"]
+    mean, logarithm = row["outputs"]
+    assert (mean["reduce"], mean["weights"]) == ({"2": "weighted"}, {"output": 1, "dims": [0]})
+    assert (logarithm["reduce"], "weights" in logarithm) == ({"2": "logsumexp"}, False)
+    assert _names(row_for("table_weighted_mean_alone", {}, shapes, [(4, 5)])) == ["b", "d"]
+    assert "k" not in _names(row_for("table_weighted_mean_of_any", {}, shapes, [(4, 5), (4,)]))
+    assert _names(table.unweighted(row)) == ["b", "d"]
+
+
 def test_a_variable_is_a_value_if_an_attribute_tells_parts_where_it_begins() -> None:
     row = row_for("table_told", {}, [(4, 6)], [(4, 6)])
     assert _names(row) == ["b", "k"]

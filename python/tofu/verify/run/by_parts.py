@@ -14,7 +14,7 @@ import numpy as np
 
 from tofu.analysis import row_for
 from tofu.analysis.apply_row import Part, Split, extent_of, parts_of
-from tofu.analysis.table import described_name
+from tofu.analysis.table import described_name, unweighted
 from tofu.analysis.terms import linear_inputs
 from tofu.boxes import Box
 from tofu.errors import TdlError
@@ -68,7 +68,7 @@ class Run:
         row = row_for(case.op, case.attrs, self.in_shapes, self.out_shapes)
         if row is None:
             raise TdlError(f"{case.name} is not described: add a description, or remove the case")
-        self.row = row
+        self.row = unweighted(row)
         name, attributes = described_name(case.op, case.attrs)
         description = lookup(name)
         self.random = description is not None and description.random

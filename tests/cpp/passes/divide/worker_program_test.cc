@@ -33,6 +33,10 @@ double Combined(Reducer reduce, double a, double b) {
       return std::min(a, b);
     case Reducer::kProd:
       return a * b;
+    case Reducer::kWeighted:
+    case Reducer::kApart:
+      ADD_FAILURE() << "the terms need weights";
+      break;
     case Reducer::kSum:
       break;
   }
@@ -334,6 +338,44 @@ TEST(WorkerProgram, HasAWorkerWithoutADrawSendNothing) {
     size_t sent = 0;
     for (const ProgramStep& step : program.steps) sent += step.sent.size();
     EXPECT_EQ(sent, worker == 0 ? 2U : 0U);
+  }
+}
+
+TEST(WorkerProgram, FetchesTheWeightsOfTermsApart) {
+  MockGraph mock;
+  const NodeEntry mean = mock.Moments(mock.Variable("x", {8, 4}));
+  mock.Head(mean, "output");
+  OutputAccess& output = mock.table.rows.back().outputs[0];
+  output.reduce[0] = Reducer::kWeighted;
+  output.weights = Weights{1, {0}};
+  Plan plan = ReplicatedPlan(mock, {2, 2});
+  plan.op_cuts[mean.node] = {0, 0};
+  for (int worker = 0; worker < 4; ++worker) {
+    const auto program = MakeWorkerProgram(mock.graph, mock.table, plan, worker);
+    int weights = -1;
+    int weighted = 0;
+    for (size_t s = 0; s < program.steps.size(); ++s) {
+      const ProgramStep& step = program.steps[s];
+      if (step.spec.reduce == Reducer::kApart) {
+        weights = static_cast<int>(s);
+        EXPECT_EQ(step.shapes[0], (Shape{4, 1}));  // of a worker's piece of the 4 columns
+        EXPECT_EQ(step.held.output, 1);
+        EXPECT_EQ(step.received_bytes, 4 * 3 * 8);
+      } else if (step.spec.reduce == Reducer::kWeighted) {
+        ++weighted;
+        EXPECT_EQ(step.inputs.back(), (ArrayId{weights, 0}));
+        EXPECT_EQ(step.weighted_dims, std::vector<int>{0});
+      }
+    }
+    EXPECT_GE(weights, 0);
+    EXPECT_EQ(weighted, 1);
+  }
+  try {
+    PartitionGraph(mock.graph, mock.table, plan);
+    ADD_FAILURE() << "MXNet weighs no terms";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.blame(), Blame::kTable);
+    EXPECT_NE(std::string(error.what()).find("weighted"), std::string::npos);
   }
 }
 
