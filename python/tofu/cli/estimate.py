@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Optional
 
 import click
 
+from tofu import _core
 from tofu.cli.model import open_model
 from tofu.cli.mxnet_model import SymbolInputs
 from tofu.cli.options import (
@@ -40,6 +42,7 @@ from tofu.planner.recomputation import recomputing
 from tofu.plans import Problem, progress
 from tofu.plans.machine_files import read_machine
 from tofu.plans.plan import format_bytes, format_seconds
+from tofu.plans.price_file import Price, read_price
 from tofu.plans.render.peak import held_groups, peak_text
 from tofu.plans.render.text import unequal_sizes
 from tofu.tables import csv_table, line
@@ -71,9 +74,15 @@ _SAVES = 0.99  # of the bytes: less is worth a word
     "largest batch for each.",
 )
 @click.option(
-    "--machine", "--devices", "machine", metavar="FILE|NAME",
-    help="Plan for the devices of a machine, such as 8xh100: their memory is the limit, and the "
-    "time of a step is predicted. A machine file, or a name of docs/simulation.md.",
+    "--devices", metavar="FILE|NAME,...",
+    help="Plan for the devices of a machine, such as 8xh100, or of each of several: their memory "
+    "is the limit, and the time of a step is predicted. A machine file, or a name of "
+    "docs/simulation.md.",
+)  # fmt: skip
+@click.option("--machine", metavar="FILE|NAME", help="The same for one machine.")
+@click.option(
+    "--price", metavar="FILE", help="What an hour of the devices costs (docs/formats.md): print "
+    "the money of a step.",
 )  # fmt: skip
 @count_option(EXACT)
 @click.option(
@@ -99,7 +108,9 @@ def estimate_command(
     workers: Optional[str],
     meshes: tuple[str, ...],
     memory: Optional[str],
+    devices: Optional[str],
     machine: Optional[str],
+    price: Optional[str],
     count: str,
     fitting: Optional[str],
     recompute: str,
@@ -116,24 +127,60 @@ def estimate_command(
     its first training call.
     """
     limit = None if memory is None else parse_bytes(memory, "--memory")
-    usual = _USUAL
-    if machine is not None:
-        described = read_machine(machine)
-        limit = described.memory_bytes if limit is None else limit
-        usual = range(1, described.devices + 1)
+    machines = _machines(devices, machine)
+    if price is not None and not machines:
+        raise ConfigError("--price: the time of a step is not known; give --devices, too")
+    counts = [described.devices for described in machines.values()]
     opened = open_model(
-        target, args, workers=workers, meshes=["1", *meshes] if meshes else [], usual=usual,
+        target, args, workers=workers, meshes=["1", *meshes] if meshes else [],
+        usual=range(1, max(counts) + 1) if counts else _USUAL,
         settings=settings, symbol=SymbolInputs(shapes), optimizer=_COUNTED, batch_size=batch_size,
     )  # fmt: skip
     model = opened.model
     optimizer = fitting or _holding(model)
     report = Report(
-        target, [], optimizer, count == EXACT, limit, recomputes=recompute == "all",
-        machine=machine or "",
+        target, [], optimizer, count == EXACT, limit, recomputes=recompute == "all"
     )  # fmt: skip
-    report = _Printer(form, opened.devices).print(report, model)
-    if limit is not None and fewest(report.found, optimizer, limit) is None:
+    if not machines:
+        reports = [_Printer(form, opened.devices).print(report, model)]
+    else:
+        reports = []
+        for name, described in machines.items():
+            rows = [each for each in opened.devices if each.workers <= described.devices]
+            of_machine = dataclasses.replace(
+                report, limit=described.memory_bytes if limit is None else limit, machine=name,
+                price=None if price is None else read_price(Path(price), name, "--price"),
+            )  # fmt: skip
+            if form == "text" and len(machines) > 1:
+                click.echo(f"{chr(10) * bool(reports)}{name}:")
+            reports.append(_Printer(form, rows or opened.devices).print(of_machine, model))
+    _print_data(reports, form)
+    if reports[0].limit is not None and not any(each.best() for each in reports):
         raise SystemExit(1)
+
+
+def _machines(devices: Optional[str], machine: Optional[str]) -> dict[str, _core.Machine]:
+    """The machines by their names, as given. Raises ConfigError."""
+    if devices is not None and machine is not None:
+        raise ConfigError("--devices and --machine: give one")
+    if machine is not None:
+        return {machine: read_machine(machine)}
+    names = [] if devices is None else [each.strip() for each in devices.split(",")]
+    return {name: read_machine(name, "--devices") for name in names}
+
+
+def _print_data(reports: Sequence[Report], form: str) -> None:
+    """Print the reports as JSON, several in a list, or as one table of CSV."""
+    documents = [_document(each) for each in reports]
+    if form == "json":
+        click.echo(json.dumps(documents if len(documents) > 1 else documents[0], indent=1))
+    if form == "csv":
+        records = [
+            {**({"machine": report.machine} if len(reports) > 1 else {}), **_flat(each)}
+            for report, document in zip(reports, documents)
+            for each in document["estimates"]
+        ]
+        click.echo(csv_table(list(records[0]), records), nl=False)
 
 
 def _holding(model: Model) -> str:
@@ -160,6 +207,7 @@ class Report:
         recomputes: whether as few activations as possible are kept.
         again: if nothing fits, the least with recomputation.
         machine: the machine that predicts the time of a step; "" for none.
+        price: the price of one of its devices, or None.
     """
 
     target: str
@@ -172,6 +220,7 @@ class Report:
     recomputes: bool = False
     again: Optional[Estimate] = None
     machine: str = ""
+    price: Optional[Price] = None
 
     def estimated(self, model: Model, devices: Sequence[Devices]) -> Iterator[Estimate]:
         """The memory over some devices."""
@@ -185,6 +234,12 @@ class Report:
     def best(self) -> Optional[Estimate]:
         """The fewest workers that fit, if any do."""
         return fewest(self.found, self.optimizer, self.limit or 0)
+
+    def money(self, each: Estimate) -> Optional[float]:
+        """The price of a step over some workers; None if it is unknown."""
+        if self.price is None or each.step_seconds is None:
+            return None
+        return self.price.of(each.workers, each.step_seconds)
 
     def least(self) -> Estimate:
         """The workers that hold least."""
@@ -246,11 +301,6 @@ class _Printer:
             report = self._print_batches(report, model)
             report = _tried_again(report, model)
         self._tell("", *_advice(report))
-        if self._form == "json":
-            click.echo(json.dumps(_document(report), indent=1))
-        if self._form == "csv":
-            records = [_flat(each) for each in _document(report)["estimates"]]
-            click.echo(csv_table(list(records[0]), records), nl=False)
         return report
 
     def _print_batches(self, report: Report, model: Model) -> Report:
@@ -295,6 +345,8 @@ def _document(report: Report) -> dict[str, Any]:
         "memory": EXACT if report.exact else ESTIMATE,
         "optimizer": report.optimizer,
         "limit_bytes": report.limit,
+        **({"machine": report.machine} if report.machine else {}),
+        **({"currency": report.price.currency} if report.price else {}),
         "batches_extrapolated": report.about,
         "estimates": [_record(each, report) for each in report.found],
     }
@@ -310,7 +362,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
         **{f"{kind}_bytes": kinds.get(kind) for kind in KINDS},
         **{f"total_bytes_{name}": totals.get(name) for name in OPTIMIZERS},
         "communicated_bytes": record["communicated_bytes"],
-        **{key: record[key] for key in ("step_seconds",) if key in record},
+        **{key: record[key] for key in ("step_seconds", "step_price") if key in record},
         "largest_batch": record["largest_batch"],
         "of_no_use": record["of_no_use"],
     }
@@ -324,6 +376,7 @@ def _record(each: Estimate, report: Report) -> dict[str, Any]:
         "total_bytes": {name: each.held_bytes(name) for name in OPTIMIZERS} if each.plan else None,
         "communicated_bytes": each.plan.total_bytes if each.plan else None,
         **({"step_seconds": each.step_seconds} if report.machine else {}),
+        **({"step_price": report.money(each)} if report.price else {}),
         "largest_batch": report.batches.get(each.devices),
         "of_no_use": each.reason,
     }
@@ -375,15 +428,18 @@ def _advice(report: Report) -> list[str]:
     best = report.best()
     if best is None:
         return lines + _nothing_fits(report, size)
+    lines += _money_text(report)
     if best.workers == 1:
         step = _step_text(best, report.machine)
         return [*lines, f"It fits in {size} with {report.optimizer} without tofu{step}."]
     held = format_bytes(best.held_bytes(report.optimizer))
     price = format_bytes(best.plan.total_bytes if best.plan else 0)
+    tried = {each.workers for each in report.found}
+    given = "" if tried >= set(range(1, best.workers)) else " of these"
     return [
         *lines,
-        f"{best.devices} workers are the fewest that fit with {report.optimizer}: {held} on each, "
-        f"{price} communicated in a step{_step_text(best, report.machine)}.",
+        f"{best.devices} workers are the fewest{given} that fit with {report.optimizer}: {held} on "
+        f"each, {price} communicated in a step{_step_text(best, report.machine)}.",
     ]
 
 
@@ -391,6 +447,22 @@ def _step_text(each: Estimate, machine: str) -> str:
     if each.step_seconds is None:
         return ""
     return f"; a step takes {format_seconds(each.step_seconds)} on {machine}, as predicted"
+
+
+def _money_text(report: Report) -> list[str]:
+    """A line on the workers that fit and cost least in a step, if there is a price."""
+    fitting = [
+        (money, each)
+        for each in report.found
+        if each.plan and each.held_bytes(report.optimizer) <= (report.limit or 0)
+        for money in [report.money(each)]
+        if money is not None
+    ]
+    if report.price is None or not fitting:
+        return []
+    money, least = min(fitting, key=lambda each: each[0])
+    workers = f"{least.devices} worker{'s' * (least.workers > 1)}"
+    return [f"{workers} cost least: {report.price.text(1000 * money)} for 1,000 steps."]
 
 
 def _unequal(estimates: Sequence[Estimate]) -> list[str]:

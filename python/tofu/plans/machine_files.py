@@ -22,32 +22,37 @@ def shipped_machines() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.json"))
 
 
-def read_machine(text: str) -> _core.Machine:
+def read_machine(text: str, where: str = "--machine") -> _core.Machine:
     """The machine of a file, or the shipped one of that name.
+
+    Args:
+        text: the path or name.
+        where: the option that gives it, for errors.
 
     Raises:
         ConfigError: there is no such file or name, or the file is not a machine's.
     """
-    return _core.Machine(machine_text(text), where=f"machine file {_path(text)}")
+    path = _path(text, where)
+    return _core.Machine(machine_text(text, where), where=f"machine file {path}")
 
 
-def machine_text(text: str) -> str:
+def machine_text(text: str, where: str = "--machine") -> str:
     """The text of a machine's file. Raises ConfigError as read_machine."""
-    path = _path(text)
+    path = _path(text, where)
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise ConfigError(f"--machine {text}: cannot be read ({what})") from None
+        raise ConfigError(f"{where} {text}: cannot be read ({what})") from None
 
 
-def _path(text: str) -> Path:
+def _path(text: str, where: str) -> Path:
     path = Path(text)
     if text in shipped_machines():
         path = _FOLDER / f"{text}.json"
     elif not os.path.isfile(path):
         raise ConfigError(
-            f"--machine {text}: found no such file or machine, expected a file that tofu "
+            f"{where} {text}: found no such file or machine, expected a file that tofu "
             f"calibrate wrote, or one of {', '.join(shipped_machines())}"
         )
     return path

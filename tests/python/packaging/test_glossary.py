@@ -22,7 +22,7 @@ COMPUTING = (
 ENGLISH = (
     "ascent calibrate choose combine decomposition distributed draw eliminate estimate"
     " exchange explain explore export fit greedy half isolated label layout measure memo movement"
-    " page picture plan predict progress quantized reduce reorder report resize role safe"
+    " page picture plan predict price progress quantized reduce reorder report resize role safe"
     " short simulate solve suggest teach timeline transfer verify"
 )
 

@@ -368,6 +368,50 @@ def test_the_command_prints_what_fits(capsys):
     assert "4 workers are the fewest that fit with adam: " in told
 
 
+def test_several_machines_and_their_prices_are_compared(capsys, tmp_path):
+    prices = {"8xh100": 3.0, "p2.8xlarge": 0.9}
+    path = tmp_path / "prices.json"
+    document = {"format": "tofu-prices", "version": 1, "currency": "USD"}
+    path.write_text(json.dumps({**document, "per_device_hour": prices}))
+    given = ["estimate", "mlp", "--devices", "8xh100, p2.8xlarge", "--workers", "2,4"]
+    given += ["--batch-size", "64", "--count", "estimate", "--price", str(path)]
+    assert run([*given, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["machine"] for each in found] == ["8xh100", "p2.8xlarge"]
+    assert found[0]["limit_bytes"] > found[1]["limit_bytes"]
+    for each in found:
+        price = prices[each["machine"]] / 3600
+        for row in each["estimates"]:
+            expected = price * row["workers"] * row["step_seconds"]
+            assert row["step_price"] == pytest.approx(expected)
+    assert run(given) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("8xh100:\n")
+    assert "\np2.8xlarge:\n" in told
+    cheapest = min(row["step_price"] for row in found[0]["estimates"])
+    assert f" cost least: {1000 * cheapest:.3g} USD for 1,000 steps." in told
+    assert "2 workers are the fewest of these that fit with sgd" in told
+    assert run([*given, "--format", "csv"]) == 0
+    assert [line.split(",")[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["machine", "workers"],
+        *(["8xh100", "2"], ["8xh100", "4"], ["p2.8xlarge", "2"], ["p2.8xlarge", "4"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--devices", "nosuch"], "--devices nosuch: found no such file or machine"),
+        (["--machine", "nosuch"], "--machine nosuch: found no such file or machine"),
+        (["--price", "nosuch"], "--price: the time of a step is not known; give --devices, too"),
+        (["--machine", "8xh100", "--devices", "8xh100"], "--devices and --machine: give one"),
+    ],
+)
+def test_errors_name_the_option_that_was_given(capsys, options, reason):
+    assert run(["estimate", "mlp", *options]) == 2
+    assert reason in capsys.readouterr().err
+
+
 def test_nothing_that_fits_tells_what_takes_the_memory(capsys):
     given = ["estimate", "mlp", "--workers", "1,2", "--gpu-memory", "1.5GiB"]
     assert run([*given, "--optimizer", "adam", "--batch-size", "64"]) == 1
