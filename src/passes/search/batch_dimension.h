@@ -24,9 +24,9 @@ struct BatchDimensions {
   std::vector<int> operators;  // [node]: variable, one that it can be split along
 };
 
-// The variable with the largest coefficient in an access of the row without a divisor, such
-// as the b of 8 * b + t; -1 if there is none. A variable of one value leads nothing, such as
-// the r of 16 * r + b where a tensor of one row becomes a vector.
+// The variable with the largest coefficient in an access of the row without a divisor,
+// such as the b of 8 * b + t; -1 if there is none. A variable of one value leads nothing,
+// such as the r of 16 * r + b where a tensor of one row becomes a vector.
 int LeadingVar(const StrategyRow& row, const DimAccess& access);
 
 BatchDimensions FindBatch(const Graph& graph, const StrategyTable& table);

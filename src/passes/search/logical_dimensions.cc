@@ -70,7 +70,8 @@ class Finder {
     }
     for (size_t i = 0; i < row->outputs.size(); ++i) {
       if (static_cast<int>(i) >= n.num_outputs) break;
-      TieTensor(p, *row, row->outputs[i].dims, graph_.first_entry[node] + static_cast<int>(i));
+      TieTensor(p, *row, row->outputs[i].dims,
+                graph_.first_entry[node] + static_cast<int>(i));
     }
   }
 
