@@ -46,9 +46,11 @@ class Coalescer {
     if (entries_.Merge(a, b)) coarse_.ties.push_back({a, b, reason, node});
   }
 
-  bool IsReleased(int node) const {
-    if (!options_.released.empty() && options_.released[node]) return true;
-    return waiting_.AddsTerms(node) && !waiting_.MayWait(graph_.first_entry[node]);
+  // Whether the tensors of an element-wise operator share a class.
+  bool IsMerged(int node) const {
+    if (waiting_.AddsTerms(node)) return waiting_.MayWait(graph_.first_entry[node]);
+    const bool is_released = !options_.released.empty() && options_.released[node];
+    return options_.merge_elementwise && !is_released;
   }
 
   // Finds variables, and updates that are not cut like their weight.
@@ -94,8 +96,7 @@ class Coalescer {
 
   void MergeElementwise() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      const bool is_merged = options_.merge_elementwise && !IsReleased(node) &&
-                             IsElementwise(graph_, table_, node);
+      const bool is_merged = IsMerged(node) && IsElementwise(graph_, table_, node);
       elementwise_.push_back(is_merged || follows_[node] >= 0);
       if (!elementwise_.back() || follows_[node] >= 0) continue;
       const int first = graph_.first_entry[node];

@@ -14,8 +14,8 @@
 //                structure (timesteps.h), share classes;
 //             4. an operator that runs again in the backward pass (recompute.h) shares
 //                the classes of the one that it repeats;
-//             5. tensors that may wait as terms of a sum share no class with others, and
-//                the operator that ends such a sum is released.
+//             5. tensors that may wait as terms of one sum share a class, but none with
+//                others, and the operator that ends such a sum is released.
 // Invariants: all tensors of a class have one shape; all operators of a class
 //             have one row, and at each slot one shape and dtype, one tensor class,
 //             and parameters or none, and therefore equal costs.
@@ -90,8 +90,8 @@ enum class UpdateTies {
   kNone,      // nothing; gradient and state share a class
 };
 
-// Rules 1 and 3 make the search fast. Without them, a class has only tensors that must
-// share tiles.
+// Rules 1, 3 and 5 make the search fast. Without 1 and 3, a class has only tensors that
+// must share tiles, or may wait for one sum.
 struct CoalesceOptions {
   bool merge_elementwise = true;
   bool merge_timesteps = true;

@@ -115,9 +115,32 @@ TEST(WaitingSums, AreTheTermsOfAGradient) {
   EXPECT_GT(terms, 0);
 }
 
+// Also where no other element-wise operator is merged.
+TEST(WaitingSums, AreCutAsTheTermsThatTheyAdd) {
+  int compared = 0;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    ExampleGraph shared = SharedWeight(seed);
+    const Graph& graph = shared.graph();
+    const StrategyTable table = WithTerms(&shared);
+    const WaitingSums found = FindWaitingSums(graph, table);
+    const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table),
+                                        {false, false, {}, UpdateTies::kAll, true});
+    for (int node = 0; node < graph.num_nodes(); ++node) {
+      const int sum = graph.first_entry[node];
+      if (!found.AddsTerms(node) || !found.MayWait(sum)) continue;
+      for (NodeEntry input : graph.nodes[node].inputs) {
+        const int term = graph.entry_id(input);
+        EXPECT_EQ(coarse.tensor_class[term], coarse.tensor_class[sum]) << seed;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 0);
+}
+
 class WaitingSumsPlans : public testing::TestWithParam<std::vector<int>> {};
 
-// Without merged classes, the optimum of all plans.
+// Without other merged classes, the optimum of all plans.
 TEST_P(WaitingSumsPlans, EqualBruteForceAndRecount) {
   int compared = 0;
   int waiting = 0;
