@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+import click
 import pytest
 
 from ..support import option_effects
@@ -20,3 +23,20 @@ def test_each_option_acts_or_is_refused(command, tmp_path, monkeypatch) -> None:
     option_effects.write_files(tmp_path)
     target = ["--shape", "data=512,32", "net.json"]
     assert list(option_effects.without_effect(command, target, tmp_path)) == []
+
+
+def test_each_option_of_check_reaches_the_runs(tmp_path, monkeypatch) -> None:
+    """Options that only print are left: tests of check's output have them."""
+    pytest.importorskip("mxnet")
+    from tofu.verify.script import record_runs
+
+    def trained(*given, **choices) -> None:
+        variables = sorted(each for each in os.environ.items() if each[0].startswith("TOFU_"))
+        click.echo(f"{given} {choices} {variables}")
+        raise SystemExit
+
+    monkeypatch.setattr(record_runs, "trained", trained)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    left = list(option_effects.without_effect("check", ["train.py"], tmp_path))
+    assert left == ["--all", "--format json"]

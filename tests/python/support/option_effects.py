@@ -72,6 +72,7 @@ SAMPLES = {
     "save": Sample(["net.plan"]),
     "search": Sample(["data-parallel"]),
     "shapes": Sample(["data=8,32"]),
+    "steps": Sample(["2"]),
     "time_limit": Sample(["1e-9"]),
     "workers": Sample(["4"], instead=["--workers", "2"]),
 }
