@@ -12,6 +12,7 @@
 # make bench  measures what a person waits for, and prints goals and verdicts (ROWS="plan setup")
 # make results  makes again what the code has outrun in docs/results (TIMED=1: times, too)
 # make check  checks formatting, lint, types and dead code
+# make site   makes pages of the documentation in build/site, and checks their links
 # make wheel  builds a wheel for machines without a compiler, and tries it (FOR=python3.13)
 # make build  creates .venv and installs tofu from this folder (editable)
 #
@@ -37,7 +38,7 @@ CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread per worker, because the workers run in parallel.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: help build demo test test-quick test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet test-projects paper results bench wheel check format clean
+.PHONY: help build demo test test-quick test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet test-projects paper results bench site wheel check format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -78,6 +79,11 @@ wheel: $(if $(FOR),,$(VENV)/.requirements)
 
 demo: $(VENV)/.build
 	@$(RUN_ENV) $(VENV)/bin/python examples/demo.py
+
+# --- documentation --------------------------------------------------------------------------
+
+site: $(VENV)/.build
+	@$(VENV)/bin/python scripts/site_of_docs.py $(BUILD)/site
 
 # --- the papers' tables and figures ---------------------------------------------------------
 
