@@ -163,7 +163,7 @@ def each_by_itself(*args):
     return tuple(Over(own(k, x), lambda *i, x=x: apply("cast", x[i])) for k, x in enumerate(args))
 
 
-@op(name="IdentityAttachKLSparseReg")
+@op(name="IdentityAttachKLSparseReg", stateful=True)
 def identity_with_penalty(data, moving_avg):
     """The element; each column has its own mean activation."""
     if data.ndim != 2:

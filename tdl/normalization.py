@@ -40,7 +40,7 @@ def _scaled(data, vectors, axis):
     return full, statistics, statistics
 
 
-@op(name=("BatchNorm", "BatchNorm_v1"))
+@op(name=("BatchNorm", "BatchNorm_v1"), stateful=True)
 def batch_norm(data, gamma, beta, moving_mean, moving_var, *, axis=1, use_global_stats=False):
     """Normalized per channel; statistics are over everything else, if they are the batch's."""
     if use_global_stats:
@@ -61,7 +61,7 @@ def _unsplit(tensors, data, rest):
     return instances(" ".join(["." * tensors[data].ndim, *rest]), *((x, "") for x in tensors))
 
 
-@op(name=("_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"))
+@op(name=("_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"), stateful=True)
 def fused_batch_norm(*args, out_shapes):
     """Two operators that are not split: one synchronizes by name, one packs its ReLU's mask.
 

@@ -21,7 +21,7 @@ _FUSED = {
 }
 
 
-@op(name=_SINGLE)
+@op(name=_SINGLE, stateful=True)
 def update(*args):
     """The new weight."""
     return lambda *i: apply("update", *(x[i] for x in args))
@@ -44,12 +44,12 @@ def _fused(tensors, per_weight, shared=()):
 
 
 def _describe_fused(name, per_weight):
-    @op(name=name)
+    @op(name=name, stateful=True)
     def fused(*args):
         """The new weights, each updated separately."""
         return _fused(args, per_weight)
 
-    @op(name=f"preloaded_{name}")
+    @op(name=f"preloaded_{name}", stateful=True)
     def preloaded(*args):
         """The new weights; learning rates and decays are the last two tensors."""
         return _fused(args[:-2], per_weight, args[-2:])
@@ -61,7 +61,7 @@ for _name, _per_weight in _FUSED.items():
     _describe_fused(_name, _per_weight)
 
 
-@op(name=("lamb_update_phase2", "mp_lamb_update_phase2"))
+@op(name=("lamb_update_phase2", "mp_lamb_update_phase2"), stateful=True)
 def lamb_update(weight, direction, weight_norm, direction_norm, weight32=None):
     """The new weight, scaled by norms of the whole weight and direction."""
     tensors = [x for x in (weight, direction, weight32) if x is not None]
@@ -69,7 +69,7 @@ def lamb_update(weight, direction, weight_norm, direction_norm, weight32=None):
     return lambda *i: apply("update", *(x[i] for x in tensors), *norms)
 
 
-@op(name=("_multi_lamb_update", "_multi_mp_lamb_update"))
+@op(name=("_multi_lamb_update", "_multi_mp_lamb_update"), stateful=True)
 def multi_lamb_update(*args, num_tensors=1):
     """The new weights, each scaled by norms of the whole weight."""
     step, count = Opaque("Update"), len(args) // num_tensors
@@ -94,13 +94,13 @@ def multi_sum_sq(*args):
     )
 
 
-@op(name=("_multi_adamw_update", "_multi_mp_adamw_update"))
+@op(name=("_multi_adamw_update", "_multi_mp_adamw_update"), stateful=True)
 def multi_adamw_update(*args, num_weights):
     """The new weights, scaled by a last tensor of one element."""
     return _fused(args[:-1], (len(args) - 1) // num_weights, args[-1:])
 
 
-@op(name=("_adamw_update", "_mp_adamw_update"))
+@op(name=("_adamw_update", "_mp_adamw_update"), stateful=True)
 def adamw_update(*args):
     """The new weight, scaled by a last tensor of one element."""
     *tensors, scale = args

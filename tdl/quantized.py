@@ -96,7 +96,7 @@ def quantized_embedding(data, weight, *ranges):
     return *instances(word + "w", (data, word), (weight, ".w")), *_ranges(ranges)
 
 
-@op(name="_contrib_quantized_batch_norm")
+@op(name="_contrib_quantized_batch_norm", stateful=True)
 def quantized_batch_norm(data, *args, axis=1):
     """Each channel scaled and shifted, to a range that attributes give."""
     word = letters(data.ndim)

@@ -29,7 +29,7 @@ def _check(p):
         raise InconclusiveError(f"RNN with dropout {p}: its masks are not an output")
 
 
-@op(name="RNN")
+@op(name="RNN", stateful=True)
 def rnn(*args, mode, state_outputs=False, use_sequence_length=False, p=0):
     """Outputs of every step, and the last states."""
     _check(p)

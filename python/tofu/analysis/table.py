@@ -31,6 +31,7 @@ __all__ = [
     "described_name",
     "document",
     "reason_to_decline",
+    "keeps_state",
     "row_for",
     "unweighted",
 ]
@@ -98,6 +99,16 @@ def reason_to_decline(
     except InconclusiveError as error:
         return str(error)
     return ""
+
+
+def keeps_state(op: str, attrs: Mapping[str, str]) -> bool:
+    """Whether a second run of an operator may change something besides its outputs.
+
+    Descriptions tell. Of operators that are written in Python nothing is known.
+    """
+    name, _ = described_name(op, attrs)
+    description = description_of(name)
+    return name != op or (description is not None and description.stateful)
 
 
 def unweighted(row: Row) -> Row:

@@ -62,10 +62,12 @@ class Description:
         rewrites: Rewrites,
         random: bool,
         variables: Optional[Mapping[str, str]] = None,
+        stateful: bool = False,
     ) -> None:
         self.names = names
         self.source = Source(names[0], function)
         self.random = random
+        self.stateful = stateful
         self._variables = dict(variables or {})
         self._function = function
         self._rewrites = rewrites
@@ -253,6 +255,7 @@ def op(
     name: Union[str, Sequence[str], None] = ...,
     rewrites: Rewrites = ...,
     random: bool = ...,
+    stateful: bool = ...,
     variables: Optional[Mapping[str, str]] = ...,
 ) -> Callable[[Callable[..., Any]], Description]: ...
 
@@ -263,6 +266,7 @@ def op(
     name: Union[str, Sequence[str], None] = None,
     rewrites: Rewrites = (),
     random: bool = False,
+    stateful: bool = False,
     variables: Optional[Mapping[str, str]] = None,
 ) -> Any:
     """Describe an operator by a function of its tensors that returns a lambda.
@@ -279,6 +283,8 @@ def op(
         rewrites: attributes that change in parts of the operator, or a function of the
             input shapes and the attributes that returns them.
         random: whether two runs of the operator differ.
+        stateful: whether a run writes to the operator's inputs, or keeps something for its backward
+            operator, so that recomputation must not run it again.
         variables: meanings of index variables, such as ``{"ci": "input channels"}``, for
             ``tofu plan --explain`` and ``tofu ops``; "y" stands for "y0", "y1", ... as well.
 
@@ -299,7 +305,7 @@ def op(
 
     def register(described: Callable[..., Any]) -> Description:
         names = (name,) if isinstance(name, str) else tuple(name or (described.__name__,))
-        description = Description(described, names, rewrites, random, variables)
+        description = Description(described, names, rewrites, random, variables, stateful)
         _enter(description, names, named=name is not None)
         return description
 

@@ -14,6 +14,7 @@ import dataclasses
 from typing import Any, Callable, Generic, Optional, TypeVar
 
 from tofu import _core
+from tofu.analysis.table import keeps_state
 from tofu.analysis.work import node_work
 from tofu.plans import Plan, Problem
 
@@ -25,8 +26,6 @@ Found = TypeVar("Found")
 
 # Operations that a device does while it moves a byte: 15 TFLOPS and 0.9 TB/s, as a V100.
 _FLOPS_PER_BYTE = 16
-# Operators that write to their inputs, or keep state for their backward operator.
-_STATEFUL = frozenset(("BatchNorm", "Custom", "RNN", "SyncBatchNorm", "_contrib_SyncBatchNorm"))
 _TRIES = 3
 
 
@@ -103,7 +102,7 @@ def _costs(graph: _core.Graph) -> list[int]:
         if node.op:
             _, flops, moved = node_work(node)
             cost = 1 + int(flops + _FLOPS_PER_BYTE * moved)
-        costs.append(-cost if node.op in _STATEFUL else cost)
+        costs.append(-cost if keeps_state(node.op, node.attrs) else cost)
     return costs
 
 
