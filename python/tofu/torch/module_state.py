@@ -27,6 +27,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from tofu.errors import GraphError
+from tofu.torch.handed_over import Replaced
 from tofu.torch.watched_code import Read, function_of, is_watched, reads_of_class, reads_of_function
 
 __all__ = [
@@ -203,6 +204,8 @@ class Reading:
             return type(value), value
         if isinstance(value, (float, complex)):
             return type(value), repr(value)  # a NaN equals itself
+        if isinstance(value, Replaced):
+            value = value.distributed
         if id(value) in self._places:
             meta = tuple(value.shape), value.dtype, value.requires_grad
             return "own", self._places[id(value)], meta

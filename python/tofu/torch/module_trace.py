@@ -25,6 +25,7 @@ from tofu.torch.decompositions import as_described, table
 from tofu.torch.example_inputs import Inputs, by_position_and_name
 from tofu.torch.folded_rows import unfold_rows
 from tofu.torch.grouped_products import GroupedProducts
+from tofu.torch.handed_over import Replaced
 from tofu.torch.joint_reader import read_joint
 from tofu.torch.kept_by_forward import DataWrites, computed_before
 from tofu.torch.known_draws import KnownDraws
@@ -220,6 +221,8 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
             tensor = vars(module)[computed]
             memo[id(tensor)] = _like(tensor.detach(), device)
         for tensor in _plain_tensors(vars(module).values()):
+            if isinstance(tensor, Replaced):
+                memo.setdefault(id(tensor), memo.get(id(tensor.distributed), tensor))
             if tensor.requires_grad and id(tensor) not in memo:
                 raise GraphError(
                     f"{type(model).__name__}: the module {name or 'itself'!r} has a tensor with a "

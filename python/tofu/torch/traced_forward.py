@@ -56,6 +56,7 @@ class OwnOutputs(Replacement):
         self._gradients = gradients
         self.own_forward = module.forward
         self._kept = KeptByForward(module)
+        self._names = _OtherNames(module)
         module.forward = self
 
     @property
@@ -73,7 +74,7 @@ class OwnOutputs(Replacement):
         given = [*pytree.tree_leaves((args, kwargs)), *module.parameters(), *module.buffers()]
         known = {id(each) for each in given}
         self._kept.begin()
-        with torch.set_grad_enabled(self._gradients):  # which forward may ask for
+        with torch.set_grad_enabled(self._gradients), self._names:  # forward may ask for the mode
             outputs = self.own_forward(*args, **kwargs)
         self._kept.end()
         for each in pytree.tree_leaves(outputs):
@@ -93,6 +94,35 @@ class OwnOutputs(Replacement):
             return value
 
         return pytree.tree_map(own, (outputs, self._kept.tensors))
+
+
+class _OtherNames(TorchFunctionMode):
+    """Gives functions the trace's tensors where forward has parameters by another name.
+
+    A trace puts its own tensors in the places of parameters, but not in lists, tuples and objects.
+
+    Args:
+        module: the module, before it is traced.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self._places = {
+            id(tensor): (each._parameters, key)
+            for each in module.modules()
+            for key, tensor in each._parameters.items()
+            if tensor is not None
+        }
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        values = (*args, *(kwargs or {}).values())
+        if any(type(x) in (list, tuple) or id(x) in self._places for x in values):
+            args, kwargs = pytree.tree_map_only(torch.Tensor, self._now, (args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+    def _now(self, tensor: Any) -> Any:
+        group, key = self._places.get(id(tensor), ({None: tensor}, None))
+        return group[key]
 
 
 # Modules of random numbers besides torch's, with functions to get and set their states.

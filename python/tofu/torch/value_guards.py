@@ -40,12 +40,11 @@ class ValueGuards(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         except Exception:  # torch has several kinds for values that are not there
             asks = func in _TRUTHS or func is _Tensor.item
-            caller: Any = inspect.currentframe().f_back  # type: ignore[union-attr]
-            asker = _asker(caller)
+            asker, functions = _asker(inspect.currentframe())
             passing = _passing(asker) if asks else None
             if passing is None:
                 raise
-            a_number = func is _Tensor.item and asker is caller
+            a_number = func is _Tensor.item and "__bool__" not in functions
             return _NUMBERS[passing]() if a_number else passing
 
 
@@ -60,11 +59,13 @@ def _number(passing: bool) -> type:
 _NUMBERS = {passing: _number(passing) for passing in (False, True)}
 
 
-def _asker(frame: types.FrameType) -> types.FrameType:
-    """The script's frame that asks for the truth of a tensor; torch asks for its number, then."""
-    while frame.f_code.co_name in ("__torch_function__", "__bool__") and frame.f_back is not None:
+def _asker(frame: Any) -> tuple[types.FrameType, set[str]]:
+    """The script's frame that asks for the truth of a tensor, and torch's functions in between."""
+    functions = set()
+    while frame.f_code.co_name in ("__torch_function__", "__bool__"):
+        functions.add(frame.f_code.co_name)
         frame = frame.f_back
-    return frame
+    return frame, functions
 
 
 def _passing(frame: types.FrameType) -> Optional[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any, Callable
 
@@ -178,3 +179,47 @@ def replaced_forward() -> None:
     model.forward = lambda data: own(data) * 2
     with pytest.raises(GraphError, match="forward was replaced after parallelize"):
         model(data)
+
+
+def with_lists(wrap: Wrap) -> dict[str, Any]:
+    """Groups of an optimizer, names and another module's weight are those of before."""
+    model, data = layer()
+    weight, named, other = model[0].weight, dict(model.named_parameters()), nn.Linear(4, 4)
+    other.weight = weight
+    groups = [{"params": [weight], "weight_decay": 0.5}, {"params": [model[0].bias]}]
+    model = wrap(model, data)
+    optimizer = torch.optim.AdamW([*groups, {"params": other.bias}], 0.1)
+    for _ in range(2):
+        loss = model(data).square().mean() + other(data).mean() + 0.1 * weight.square().sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(named.values(), 0.1)
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"loss": loss, "copy": copy.deepcopy(weight), "shape": weight.shape, **named}
+
+
+class Penalised(nn.Module):
+    """Reaches its weight by other names, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        weight = self.layer.weight
+        self.listed, self.tuple, self.nested = [weight], (weight,), {"l2": [weight]}
+
+    def forward(self, data):
+        other = self.listed[0].norm() + self.tuple[0].sum() + self.nested["l2"][0].square().sum()
+        return self.layer(data).square().mean() + other
+
+
+def with_other_names(wrap: Wrap) -> dict[str, Any]:
+    data = torch.randn(6, 4)
+    model = wrap(Penalised(), data)
+    for _ in range(2):
+        loss = model(data)
+        loss.backward()
+    return {"loss": loss, "gradient": model.layer.weight.grad}
+
+
+def test_other_names_of_parameters_are_as_in_plain_torch() -> None:
+    on_ranks(2, compare, with_lists, with_other_names)

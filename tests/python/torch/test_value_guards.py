@@ -36,6 +36,7 @@ def as_numbers(_, labels):
     if labels.max().item() >= LIMIT or labels.min().item() < 0:
         message = "out of bounds"
         raise ValueError(message)
+    assert labels.max().item() > LIMIT // 2, "no large label"
 
 
 def of_all(hidden, labels):
