@@ -54,7 +54,7 @@ from tofu.plans.render.explain import Section
 
 __all__ = ["plan"]
 
-FORMATS = ("text", "json", "html", "python", "jax")
+FORMATS = ("text", "json", "html", "pins", "python", "jax")
 
 
 @click.command(cls=Script, short_help="Print how a training graph would be partitioned.")
@@ -104,8 +104,8 @@ FORMATS = ("text", "json", "html", "python", "jax")
 @batch_size_option
 @format_option(
     FORMATS,
-    "Tables, the JSON document of docs/formats.md, a web page, or a module's placements as Python: "
-    "of DTensors, or JAX's PartitionSpecs.",
+    "Tables, the JSON document of docs/formats.md, a web page, the fewest pins of parameters that "
+    "make the plan, or a module's placements as Python: of DTensors, or JAX's PartitionSpecs.",
 )
 @everything_option
 @layers_option
@@ -193,7 +193,7 @@ def plan(
         optimizer=optimizer, all_graphs=True,
     )  # fmt: skip
     model = opened.model
-    if form not in (*FORMATS[:3], *model.formats):
+    if form not in (*FORMATS[:4], *model.formats):
         raise ConfigError(f"tofu plan {target}: --format {form} is only for a module of PyTorch")
     wish = Wish.of(opened.config, time_limit_s=time_limit, exact=count == EXACT)
     devices = opened.devices

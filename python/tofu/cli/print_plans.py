@@ -30,6 +30,7 @@ from tofu.plans.render.explain import Section
 from tofu.plans.render.html import render_html
 from tofu.plans.render.layers import render_layers
 from tofu.plans.render.peak import render_peak
+from tofu.plans.render.rules import render_rules
 from tofu.plans.render.text import render_text
 
 __all__ = ["Choice", "Output", "listed", "plan_and_print"]
@@ -99,8 +100,9 @@ def plan_and_print(choices: Sequence[Choice], wish: Wish, output: Output) -> Non
     elif output.form == "json":
         click.echo(f"[{', '.join(texts)}]")
     else:
+        comment = "# " if output.form == "pins" else ""
         shown = [
-            f"Graph {number} of {len(problems)}: {problem.name}\n{text}"
+            f"{comment}Graph {number} of {len(problems)}: {problem.name}\n{text}"
             for number, (problem, text) in enumerate(zip(problems, texts), 1)
             if text
         ]
@@ -256,6 +258,8 @@ def _render(
         documents = [explanation.document for explanation in explanations]
         more = {"explanations": documents} if documents else {}
         return json.dumps({**problem.front_end.document(problem, plan), **more})
+    if output.form == "pins":
+        return render_rules(plan)
     if output.form != "text":
         return problem.front_end.code(problem, plan, output.form)
     if explanations:
