@@ -81,6 +81,7 @@ def html_page(
     lead: Iterable[str] = (),
     picture: str = "",
     notes: Iterable[str] = (),
+    links: Mapping[tuple[int, int], str] | None = None,
 ) -> str:
     """A self-contained page.
 
@@ -92,13 +93,22 @@ def html_page(
         lead: paragraphs above the table.
         picture: HTML between the lead and the table.
         notes: paragraphs below the table.
+        links: the page that a cell leads to, by row and column; None: no cell leads anywhere.
     """
 
-    def cells(tag: str, texts: Sequence[str]) -> str:
-        sides = (" class=number" * (k in right) for k in range(len(texts)))
-        return "".join(f"<{tag}{s}>{html.escape(text)}</{tag}>" for s, text in zip(sides, texts))
+    def linked(text: str, row: int, column: int) -> str:
+        target = (links or {}).get((row, column), "")
+        shown = html.escape(text)
+        return f'<a href="{html.escape(target)}">{shown}</a>' if target else shown
 
-    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    def cells(tag: str, texts: Sequence[str], row: int = -1) -> str:
+        sides = (" class=number" * (k in right) for k in range(len(texts)))
+        return "".join(
+            f"<{tag}{side}>{linked(text, row, column)}</{tag}>"
+            for column, (side, text) in enumerate(zip(sides, texts))
+        )
+
+    body = "\n".join(f"<tr>{cells('td', row, number)}</tr>" for number, row in enumerate(rows))
     above = "\n".join(f"<p>{html.escape(line)}</p>" for line in lead)
     listed = "".join(f"<li>{html.escape(line)}</li>" for line in notes)
     name = html.escape(title)

@@ -25,7 +25,7 @@ from tofu.cli.options import (
     workers_option,
 )
 from tofu.config import parse_bytes
-from tofu.errors import PlanError
+from tofu.errors import ConfigError, PlanError
 from tofu.planner.frontier import Point, changed, frontier, turning_point, unbeaten
 from tofu.planner.frontier_picture import draw
 from tofu.planner.prediction import step_predictor
@@ -33,6 +33,7 @@ from tofu.planner.rivals import rivals_of
 from tofu.planner.sweep import Measure
 from tofu.plans import SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
+from tofu.plans.render.html import render_html
 from tofu.tables import csv_table, html_page, table
 
 __all__ = ["frontier_command", "render"]
@@ -79,6 +80,10 @@ _MODES = "allrow-greedy,spartan,equalchop,icml18"
 @click.option(
     "--save", metavar="FILE", help="Save the cheapest plan of the frontier for tofu run --plan."
 )
+@click.option(
+    "--pages", metavar="FOLDER",
+    help="Web page: write a page of each plan of the frontier to this folder, and link to it.",
+)  # fmt: skip
 @format_option(
     FORMATS,
     "A table, a JSON document, comma-separated values, a picture, or a web page with both.",
@@ -98,12 +103,15 @@ def frontier_command(
     optimizer: Optional[str],
     batch_size: Optional[int],
     save: Optional[str],
+    pages: Optional[str],
     form: str,
     target: str,
     args: tuple[str, ...],
     **settings: Any,
 ) -> None:
     """Search plans within memory limits, and print those that no other one beats."""
+    if pages is not None and form != "html":
+        raise ConfigError("--pages is for a page: give --format html, too")
     most = None if memory is None else parse_bytes(memory, "--memory")
     options = (
         SearchOptions() if machine is None else SearchOptions(objective="time", machine=machine)
@@ -136,7 +144,28 @@ def frontier_command(
     if save is not None:
         problem = front[-1].problem or model.problem(devices[0])
         problem.front_end.save(Path(save), problem, front[-1].plan)
+    if pages is not None:
+        points = _with_pages(points, front, Path(pages), most)
     click.echo(render(target, points, form), nl=False)
+
+
+def _with_pages(
+    points: Sequence[Point], front: Sequence[Point], folder: Path, most: Optional[int]
+) -> list[Point]:
+    """The points, those of the frontier with pages. Raises ConfigError for an unusable folder."""
+    page_of = {id(point): folder / f"plan{number}.html" for number, point in enumerate(front, 1)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for point, path in zip(front, page_of.values()):
+            graph = None if point.problem is None else point.problem.graph
+            page = render_html(point.plan, graph=graph, limit_bytes=most)
+            path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--pages {folder}: cannot be written ({error.strerror})") from None
+    return [
+        dataclasses.replace(point, page=str(page_of[id(point)])) if id(point) in page_of else point
+        for point in points
+    ]
 
 
 def _kept(target: str, points: Sequence[Point], most: Optional[int], workers: int) -> list[Point]:
@@ -184,11 +213,13 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
         picture = draw("", front, rivals, turning)
         numbers = range(len(header) - 1)
         changes = ["", *map(changed, front, front[1:]), *["shown to compare"] * len(beaten)]
+        name = len(header) - 1
+        links = {(row, name): point.page for row, point in enumerate([*front, *beaten])}
         rows = [(*row, change) for row, change in zip(rows, changes)]
         header = (*header, "changes against the plan above")
         return html_page(
             f"Frontier of {target}", header, rows, right=numbers, lead=[_lead(front, points)],
-            picture=picture, notes=[_CUTS],
+            picture=picture, notes=[_CUTS], links=links,
         )  # fmt: skip
     lines = table(header, rows, right=(0, 1, 2))
     if any(point.is_proven for point in points):

@@ -42,6 +42,7 @@ class Point:
         tile_bytes: the most bytes of tiles on a worker; None: the search does not tell.
         is_proven: whether the search has proven that it found every plan of the graph that no
             other beats in its own cost and the memory of tiles, of which this is one.
+        page: the file of the plan's page, to which pictures link; "" for none.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Point:
     problem: Optional[Problem] = dataclasses.field(default=None, repr=False)
     tile_bytes: Optional[int] = None
     is_proven: bool = False
+    page: str = ""
 
     @property
     def held_bytes(self) -> int:

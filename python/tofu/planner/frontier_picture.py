@@ -174,10 +174,11 @@ def _line(chart: _Chart, front: Sequence[Point]) -> str:
 def _dot(chart: _Chart, point: Point, kind: str) -> str:
     x, y = chart.place(point)
     label = f"{point.name}: {format_bytes(point.held_bytes)}, {chart.cost_text(point.cost)}"
-    return (
+    dot = (
         f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4.5">'
         f"<title>{html.escape(label)}</title></circle>"
     )
+    return f'<a href="{html.escape(point.page)}">{dot}</a>' if point.page else dot
 
 
 def _far_away(chart: _Chart, points: Sequence[Point]) -> list[tuple[float, str, str]]:

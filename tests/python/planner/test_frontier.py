@@ -8,6 +8,7 @@ import random
 import re
 import types
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
@@ -230,6 +231,21 @@ def test_pictures_and_pages_are_whole():
     assert not re.search(r'(href|src)="', page)
     text = render("net", points, "text").splitlines()
     assert text[2].endswith("a plan (turning point)") and text[-1].endswith("spartan")
+
+
+def test_points_link_to_the_pages_of_their_plans(capsys, tmp_path):
+    line = ["frontier", "--quick", "--workers=2", "--limits=2", "--rivals=spartan", "mlp"]
+    with pytest.raises(SystemExit) as end:
+        main.main([*line, "--batch-size=64", "--format=html", f"--pages={tmp_path / 'plans'}"])
+    assert not end.value.code
+    links = re.findall(r'<a href="([^"]+)">', capsys.readouterr().out)
+    files = sorted(map(str, (tmp_path / "plans").iterdir()))
+    assert files
+    assert sorted(links) == sorted(2 * files)  # in the picture and in the table
+    assert "Does it fit?" in Path(files[0]).read_text(encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main.main([*line, "--pages=plans"])
+    assert "--pages is for a page: give --format html, too" in capsys.readouterr().err
 
 
 def test_ticks_are_round_and_rivals_far_away_are_only_named():

@@ -61,6 +61,7 @@ SAMPLES = {
     "modes": Sample(["spartan"]),
     "objective": Sample(["time"], _MACHINE),
     "objectives": Sample(["time"], _MACHINE),
+    "pages": Sample(["pages"], ["--format", "html"]),
     "perfetto": Sample(["step.json"]),
     "pin_file": Sample(["pins.txt"]),
     "pins": Sample(["*weight=1"]),
