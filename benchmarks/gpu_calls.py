@@ -98,7 +98,7 @@ def main() -> None:
         return
     print(f"{model} over {workers} GPUs, calls of a step")
     print(f"| | {' | '.join(calls)} | goal |\n| --- |{' ---: |' * (len(calls) + 1)}")
-    for name in ("copies", "launches", "waits", "kernels", "publications"):
+    for name in ("copies", "launches", "waits", "kernels"):
         cells = " | ".join(f"{of.get(name, 0):,}" for of in calls.values())
         print(f"| {name} | {cells} | {goals.get(name, '')} |")
 

@@ -42,9 +42,8 @@ class FetchEmitter {
   NodeEntry Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries, int dtype,
                  const std::string& name);
 
-  // Begins the fetches of another tensor or reader: MultiFetch keeps no copies from the
-  // last.
-  void BeginStage() { multifetch_.BeginStage(); }
+  // MultiFetch keeps no copies from the last round.
+  void BeginRound() { multifetch_.BeginRound(); }
 
   // Returns the tile on its own worker: copies it if another worker produced it.
   NodeEntry OnWorker(NodeEntry tile, int worker, const std::string& name);

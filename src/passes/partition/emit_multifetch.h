@@ -7,7 +7,7 @@
 // array in which. Others must not look at the note meanwhile (mxnet/remote_views.h). So
 // the owner of a tile that may be in such a layout copies it first, with the same
 // operator: as a vector, which readers can view whatever the tile's rank. A copy serves
-// the fetches of one stage.
+// the fetches of one round (partition.cc).
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
 // Output:     nodes appended to the builder.
@@ -36,8 +36,8 @@ class MultiFetchEmitter {
   MultiFetchEmitter(Crossing crossing, GraphBuilder* builder)
       : crossing_(crossing), builder_(*builder), plain_(builder->graph()) {}
 
-  // Forgets the copies of the last stage: a tile that is fetched again is copied again.
-  void BeginStage() { copies_.clear(); }
+  // Forgets the copies of the last round: a tile that is fetched again is copied again.
+  void BeginRound() { copies_.clear(); }
 
   // `entries[w]` is the source array of worker w. New nodes are called "<name>/..." and
   // "<tile>/plain".
@@ -53,7 +53,7 @@ class MultiFetchEmitter {
   const Crossing crossing_;
   GraphBuilder& builder_;
   PlainTiles plain_;
-  // Of the present stage, by the tile's node and index.
+  // Of the present round, by the tile's node and index.
   std::map<std::pair<int, int>, NodeEntry> copies_;
 };
 

@@ -1,6 +1,7 @@
 #include "passes/partition/partition.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -27,10 +28,6 @@ namespace {
 constexpr char kRoleAttr[] = "__tofu_role__";
 // The attribute of a shape that a script gave to a variable; its tiles differ from it.
 constexpr char kShapeAttr[] = "__shape__";
-
-// The operators of a worker in a row. The script hands them over one by one, and the
-// others' devices must not wait for it long.
-constexpr int kRun = 16;
 
 // The name of a worker's fetch or constant: "fc1@0/in0" for "fc1/in0".
 std::string NameAt(const ProgramStep& step, int worker) {
@@ -90,64 +87,95 @@ class Partitioner {
     return numbers;
   }
 
-  // A step of each worker. All workers have the same steps, between constants of their
-  // own.
-  using Steps = std::vector<const ProgramStep*>;
+  // A fetch: all workers have the same ones, in the same order. Between them, each worker
+  // has steps of its own.
+  struct FetchStep {
+    std::vector<const ProgramStep*> steps;  // [worker]
+    std::vector<NodeEntry> held;            // [worker]
+    Regions regions;                        // that roots made
+    bool is_replaced = false;               // whether roots make what reads the fetch
+  };
 
-  // Between two exchanges, the workers run a few operators in turn: a GPU gets those as
-  // one (schedule/segments.h), and no tensor lives longer.
+  // Adds the steps in rounds. In a round no worker reads what another makes in it, so the
+  // workers run one after the other, and a GPU gets a worker's operators as one
+  // (schedule/segments.h). The operators behind the last fetch are a round of their own:
+  // they run when all workers have read the tiles, which may then be freed.
   void AddSteps() {
-    std::vector<int> next(workers_, 0);
     made_.resize(workers_);
-    for (Steps steps = Next(&next); !steps.empty(); steps = Next(&next)) {
+    std::vector<int> next(workers_, 0);
+    for (bool is_done = false; !is_done;) {
       CheckInterrupt();
-      if (steps[0]->kind == ProgramStep::Kind::kVariable) {
-        AddVariable(steps);
-      } else if (IsGathered(next[0] - 1)) {
-        AddSum(steps, Next(&next));
-      } else {
-        AddFetch(steps);
-      }
-    }
-  }
-
-  // The next variable or fetch of each worker, after its operators and constants. Empty
-  // at the end.
-  Steps Next(std::vector<int>* next) {
-    bool has_more = true;
-    while (has_more) {
-      has_more = false;
+      std::vector<FetchStep> round = NextRound(next);
+      is_done = true;
       for (int w = 0; w < workers_; ++w) {
-        if (AddOperators(w, &(*next)[w])) has_more = true;
+        for (FetchStep& fetch : round) {
+          AddOwn(w, &next[w]);
+          AddFetch(w, &fetch);
+          ++next[w];
+        }
+        if (round.empty()) AddOwn(w, &next[w]);
+        is_done = is_done && next[w] == NumSteps(w);
       }
     }
-    Steps steps;
-    for (int w = 0; w < workers_; ++w) {
-      const std::vector<ProgramStep>& all = programs_[w].steps;
-      int& number = (*next)[w];
-      if (number < static_cast<int>(all.size())) steps.push_back(&all[number++]);
-    }
-    return steps;
   }
 
-  // Adds a worker's next operators and constants. Returns whether there are more before
-  // its next variable or fetch.
-  bool AddOperators(int worker, int* number) {
-    const std::vector<ProgramStep>& all = programs_[worker].steps;
-    for (int added = 0; *number < static_cast<int>(all.size()); ++added, ++*number) {
-      const ProgramStep& step = all[*number];
-      if (step.kind != ProgramStep::Kind::kConstant &&
-          step.kind != ProgramStep::Kind::kRun) {
-        return false;
-      }
-      if (added == kRun) return true;
-      if (step.kind == ProgramStep::Kind::kConstant) {
+  int NumSteps(int worker) const {
+    return static_cast<int>(programs_[worker].steps.size());
+  }
+
+  // The fetches until one that reads what is not made yet.
+  std::vector<FetchStep> NextRound(std::vector<int> next) {
+    fetches_.BeginRound();
+    std::vector<FetchStep> round;
+    FetchStep fetch = NextFetch(&next);
+    while (!fetch.steps.empty() && CanBegin(fetch)) {
+      const bool is_gathered = IsGathered(next[0] - 1);
+      FetchStep following = NextFetch(&next);
+      if (is_gathered) BeginSum(&fetch, &following);
+      BeginFetch(&fetch);
+      round.push_back(std::move(fetch));
+      fetch = std::move(following);
+    }
+    return round;
+  }
+
+  // Empty at the end.
+  FetchStep NextFetch(std::vector<int>* next) const {
+    FetchStep fetch;
+    for (int w = 0; w < workers_; ++w) {
+      int& number = (*next)[w];
+      while (IsOwn(w, number)) ++number;
+      if (number < NumSteps(w)) fetch.steps.push_back(&programs_[w].steps[number++]);
+    }
+    return fetch;
+  }
+
+  bool IsOwn(int worker, int number) const {
+    return number < NumSteps(worker) &&
+           programs_[worker].steps[number].kind != ProgramStep::Kind::kFetch;
+  }
+
+  // Whether all workers have made what others read, or roots have read it already.
+  bool CanBegin(const FetchStep& fetch) const {
+    if (!fetch.regions.empty() || fetch.steps[0]->received_bytes == 0) return true;
+    for (int w = 0; w < workers_; ++w) {
+      if (fetch.steps[w]->held.step >= static_cast<int>(made_[w].size())) return false;
+    }
+    return true;
+  }
+
+  // Adds a worker's next variables, constants and operators.
+  void AddOwn(int worker, int* number) {
+    for (; IsOwn(worker, *number); ++*number) {
+      const ProgramStep& step = programs_[worker].steps[*number];
+      if (step.kind == ProgramStep::Kind::kVariable) {
+        AddVariable(worker, step);
+      } else if (step.kind == ProgramStep::Kind::kConstant) {
         AddConstant(worker, step);
       } else {
         AddOperator(worker, step);
       }
     }
-    return false;
   }
 
   // Whether a step of the first worker makes a piece of a tile, which the next gathers.
@@ -172,9 +200,26 @@ class Partitioner {
         {builder_.Add(std::move(constant), worker, step.shapes, step.dtypes), 0});
   }
 
-  void AddVariable(const Steps& steps) {
-    const Node& n = graph_.nodes[steps[0]->node];
-    const int entry = graph_.entry_id({steps[0]->node, 0});
+  void AddVariable(int worker, const ProgramStep& step) {
+    const auto [found, added] =
+        variables_.emplace(step.node, static_cast<int>(result_.variables.size()));
+    if (added) result_.variables.push_back(WithoutNodes(step.node));
+    made_[worker].emplace_back();
+    if (!step.takes_part) return;
+    std::string& name = result_.variables[found->second].tiles[worker].name;
+    Node copy;
+    copy.name = name;
+    copy.attrs = WithoutTofuAttrs(graph_.nodes[step.node].attrs);
+    copy.attrs.erase(kShapeAttr);
+    made_[worker].back() = {
+        builder_.Add(std::move(copy), worker, step.shapes, step.dtypes), 0};
+    name = builder_.graph().nodes[made_[worker].back().node].name;
+  }
+
+  // A variable, before any worker has a node for it.
+  PartitionedVariable WithoutNodes(int node) const {
+    const Node& n = graph_.nodes[node];
+    const int entry = graph_.entry_id({node, 0});
     const auto role = n.attrs.find(kRoleAttr);
     PartitionedVariable variable;
     variable.name = n.name;
@@ -182,20 +227,10 @@ class Partitioner {
     variable.shape = graph_.shapes[entry];
     variable.dtype = graph_.dtypes[entry];
     for (int w = 0; w < workers_; ++w) {
-      VariableTile tile{AtWorker(n.name, w), w, TileOf(variable.shape, entry, w)};
-      made_[w].emplace_back();
-      if (steps[w]->takes_part) {
-        Node copy;
-        copy.name = tile.name;
-        copy.attrs = WithoutTofuAttrs(n.attrs);
-        copy.attrs.erase(kShapeAttr);
-        made_[w].back() = {
-            builder_.Add(std::move(copy), w, steps[w]->shapes, steps[w]->dtypes), 0};
-        tile.name = builder_.graph().nodes[made_[w].back().node].name;
-      }
-      variable.tiles.push_back(std::move(tile));
+      variable.tiles.push_back(
+          {AtWorker(n.name, w), w, TileOf(variable.shape, entry, w)});
     }
-    result_.variables.push_back(std::move(variable));
+    return variable;
   }
 
   Box TileOf(const Shape& shape, int entry, int worker) const {
@@ -226,71 +261,79 @@ class Partitioner {
     return entry;
   }
 
-  void AddFetch(const Steps& steps) {
-    const int dtype = steps[0]->dtypes[0];
-    std::vector<NodeEntry> held(workers_);
+  // Adds the fetches of roots, if small regions go through them.
+  void BeginFetch(FetchStep* fetch) {
+    const ProgramStep& step = *fetch->steps[0];
+    fetch->held.resize(workers_);
+    if (step.received_bytes == 0 || fetch->is_replaced || !fetch->regions.empty()) return;
     std::vector<FetchSpec> specs;
     for (int w = 0; w < workers_; ++w) {
-      if (steps[w]->held.step >= 0) held[w] = Made(w, steps[w]->held);
-      if (steps[w]->takes_part) specs.push_back(steps[w]->spec);
+      Hold(w, fetch);
+      if (fetch->steps[w]->takes_part) specs.push_back(fetch->steps[w]->spec);
     }
-    const Regions regions = SmallRegions(*steps[0], specs, held);
-    fetches_.BeginStage();
-    for (int w = 0; w < workers_; ++w) {
-      made_[w].emplace_back();
-      if (!steps[w]->takes_part) continue;
-      const std::string name = NameAt(*steps[w], w);
-      const auto found = regions.find(w);
-      NodeEntry& made = made_[w].back();
-      made = found != regions.end() ? found->second
-                                    : fetches_.Emit(steps[w]->spec, held, dtype, name);
-      if (steps[w]->makes_tile) made = fetches_.OnWorker(made, w, name);
-    }
-  }
-
-  // The regions of a fetch that workers get through roots.
-  Regions SmallRegions(const ProgramStep& step, const std::vector<FetchSpec>& specs,
-                       const std::vector<NodeEntry>& held) {
     const int dtype = step.dtypes[0];
-    if (specs.empty() || !fetches_.IsSmall(specs[0].region, dtype)) return {};
-    const auto planner = [&](int worker, const Box& region) {
-      return PlanStage(*step.stage, worker, region);
-    };
-    return fetches_.EmitRoots(fetches_.PlanRoots(specs, planner, dtype), specs, held,
-                              dtype, [&](int worker) { return NameAt(step, worker); });
+    if (specs.empty() || !fetches_.IsSmall(specs[0].region, dtype)) return;
+    const auto roots = fetches_.PlanRoots(specs, PlannerOf(*fetch), dtype);
+    fetch->regions =
+        fetches_.EmitRoots(roots, specs, fetch->held, dtype, NamesOf(*fetch));
   }
 
-  // Adds the fetches that reduce pieces of tiles and gather them. Small tiles are reduced
-  // by a root instead, if it serves all workers.
-  void AddSum(const Steps& pieces, const Steps& gathers) {
-    const ProgramStep& sum = *gathers[0];
+  // The same for fetches that reduce pieces of tiles and gather them, if roots serve all
+  // workers: then nothing reads the pieces.
+  void BeginSum(FetchStep* pieces, FetchStep* gather) {
+    const ProgramStep& sum = *gather->steps[0];
     const int dtype = sum.dtypes[0];
-    const auto planner = [&](int worker, const Box& region) {
-      return PlanStage(*pieces[0]->stage, worker, region);
-    };
     std::vector<FetchSpec> replaced;
     std::vector<FetchSpec> direct;
-    std::vector<NodeEntry> held(workers_);
-    for (int w = 0; w < workers_ && fetches_.IsSmall(sum.spec.region, dtype); ++w) {
-      if (pieces[w]->held.step >= 0) held[w] = Made(w, pieces[w]->held);
-      replaced.push_back(pieces[w]->spec);
-      replaced.push_back(gathers[w]->spec);
-      direct.push_back(planner(w, gathers[w]->spec.region));
+    pieces->held.resize(workers_);
+    for (int w = 0; w < workers_; ++w) {
+      Hold(w, pieces);
+      if (!fetches_.IsSmall(sum.spec.region, dtype)) continue;
+      replaced.push_back(pieces->steps[w]->spec);
+      replaced.push_back(gather->steps[w]->spec);
+      direct.push_back(PlannerOf(*pieces)(w, gather->steps[w]->spec.region));
     }
-    const std::vector<RootFetches> roots = fetches_.PlanRoots(direct, planner, dtype);
+    const auto roots = fetches_.PlanRoots(direct, PlannerOf(*pieces), dtype);
     size_t regions = 0;
     for (const RootFetches& root : roots) regions += root.regions.size();
-    if (roots.empty() || regions < direct.size()) {
-      AddFetch(pieces);
-      AddFetch(gathers);
-      return;
+    if (roots.empty() || regions < direct.size()) return;
+    pieces->is_replaced = true;
+    gather->regions =
+        fetches_.EmitRoots(roots, replaced, pieces->held, dtype, NamesOf(*gather));
+  }
+
+  static FetchPlanner PlannerOf(const FetchStep& fetch) {
+    const Stage& stage = *fetch.steps[0]->stage;
+    return
+        [&](int worker, const Box& region) { return PlanStage(stage, worker, region); };
+  }
+
+  static std::function<std::string(int)> NamesOf(const FetchStep& fetch) {
+    const ProgramStep& step = *fetch.steps[0];
+    return [&](int worker) { return NameAt(step, worker); };
+  }
+
+  // Notes the array of a worker that others read at a fetch.
+  void Hold(int worker, FetchStep* fetch) const {
+    const ArrayId held = fetch->steps[worker]->held;
+    if (held.step >= 0) fetch->held[worker] = Made(worker, held);
+  }
+
+  void AddFetch(int worker, FetchStep* fetch) {
+    const ProgramStep& step = *fetch->steps[worker];
+    made_[worker].emplace_back();
+    if (!step.takes_part || fetch->is_replaced) return;
+    const std::string name = NameAt(step, worker);
+    const auto found = fetch->regions.find(worker);
+    NodeEntry made;
+    if (found != fetch->regions.end()) {
+      made = found->second;
+    } else {
+      Hold(worker, fetch);
+      made = fetches_.Emit(step.spec, fetch->held, step.dtypes[0], name);
     }
-    const Regions tiles = fetches_.EmitRoots(
-        roots, replaced, held, dtype, [&](int worker) { return NameAt(sum, worker); });
-    for (int w = 0; w < workers_; ++w) {
-      made_[w].emplace_back();  // nothing reads the piece
-      made_[w].push_back(fetches_.OnWorker(tiles.at(w), w, NameAt(sum, w)));
-    }
+    if (step.makes_tile) made = fetches_.OnWorker(made, worker, name);
+    made_[worker].back() = made;
   }
 
   void AddHead(size_t number) {
@@ -357,6 +400,7 @@ class Partitioner {
   std::vector<std::vector<NodeEntry>> made_;    // [worker][step]
   std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
   std::map<std::pair<int, int>, int> head_numbers_;
+  std::map<int, int> variables_;  // from the serial node to the result's number
   GraphBuilder builder_;
   Partitioned result_;
   FetchEmitter fetches_;

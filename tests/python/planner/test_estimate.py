@@ -422,4 +422,4 @@ def test_nothing_that_fits_tells_what_takes_the_memory(capsys):
     assert "largest then: " in told
     assert "What would help: sgd instead of adam; more than 2 workers." in told
     assert run(["estimate", "mlp", "--workers", "2", "--gpu-memory", "1100MiB"]) == 1
-    assert "a batch of 340 over 2 workers" in capsys.readouterr().out
+    assert "a batch of 302 over 2 workers" in capsys.readouterr().out

@@ -189,7 +189,7 @@ def test_the_command_predicts_times_and_saves_the_last_plan(capsys, tmp_path):
     tofu, optcnn, mesh = found["rivals"]
     assert (tofu["name"], optcnn["name"], mesh["name"]) == ("tofu", "optcnn", "mesh-tensorflow")
     assert seconds[-1] < mesh["step_seconds"] < tofu["step_seconds"]
-    assert optcnn["step_seconds"] == pytest.approx(seconds[-1], rel=0.02)
+    assert optcnn["step_seconds"] == pytest.approx(seconds[-1], rel=0.05)
     assert tofu["tile_bytes"] is None
     assert any(point["tile_bytes"] for point in found["frontier"])
     assert str(found["frontier"][-1]["communicated_bytes"]) in path.read_text()

@@ -186,7 +186,7 @@ TEST_F(EmitDirectly, TheOwnerCopiesATileAsAVector) {
   EXPECT_EQ(fetch.inputs[1].node, tiles_[0].node) << "its own needs no copy";
 }
 
-TEST_F(EmitDirectly, ACopyServesTheFetchesOfOneStage) {
+TEST_F(EmitDirectly, ACopyServesTheFetchesOfOneRound) {
   Tiles({4, 2, 1}, "Convolution");
   const auto region = [&](int64_t rows) {
     const Box tile = WholeBox(builder_.shape(tiles_[0]));
@@ -197,7 +197,7 @@ TEST_F(EmitDirectly, ACopyServesTheFetchesOfOneStage) {
   Fetch(Crossing::kPlainTiles);
   const NodeEntry copy = NodeOf(region_).inputs[0];
   EXPECT_EQ(NodeOf(region(2)).inputs[0].node, copy.node);
-  emitter_->BeginStage();
+  emitter_->BeginRound();
   EXPECT_NE(NodeOf(region(3)).inputs[0].node, copy.node);
 }
 

@@ -58,8 +58,8 @@ TEST(Partition, AddsNoNodesWhereTilesFit) {
   const Partitioned divided = PartitionGraph(mock.graph, mock.table, plan);
   EXPECT_EQ(DumpGraph(divided.graph),
             "x@0  variable  worker0  float64[2,2]\n"
-            "x@1  variable  worker1  float64[2,2]\n"
             "mul1@0  mul  worker0  float64[2,2]  <- x@0, x@0\n"
+            "x@1  variable  worker1  float64[2,2]\n"
             "mul1@1  mul  worker1  float64[2,2]  <- x@1, x@1\n"
             "head  mul1@0.0\n"
             "head  mul1@1.0\n");
@@ -120,6 +120,26 @@ TEST_F(FullyConnectedPartition, AddsTheBiasOnceUnderASumAndSpreadsTheReduction) 
   }
   // Half of the bias, and half of the output for each worker.
   EXPECT_EQ(divided.fetched_bytes_per_worker, (std::vector<int64_t>{24 + 96, 96}));
+}
+
+TEST_F(FullyConnectedPartition, WorkersFetchOneAfterTheOtherAndThenCompute) {
+  Plan plan = ReplicatedPlan(mock_, {2});
+  plan.op_cuts[y_.node] = {0};
+  plan.tensor_cuts = {{1}, {1}, {0}, {0}};
+  PartitionOptions options;
+  options.fetch = FetchKind::kMultiFetch;
+  options.bundle = false;
+  const Partitioned divided = PartitionGraph(mock_.graph, mock_.table, plan, options);
+  std::string order;
+  for (const Node& node : divided.graph.nodes) {
+    if (!node.is_variable()) order += node.name + " ";
+  }
+  const std::string name = "fully_connected3@";
+  const auto fetch = [&](int worker, int input) {
+    return name + std::to_string(worker) + "/in" + std::to_string(input) + "/fetch ";
+  };
+  EXPECT_EQ(order, fetch(0, 0) + fetch(0, 1) + fetch(0, 2) + fetch(1, 0) + fetch(1, 1) +
+                       fetch(1, 2) + name + "0 " + name + "1 ");
 }
 
 TEST_F(FullyConnectedPartition, OperatorsShareTheZerosOfTheirBias) {

@@ -58,7 +58,7 @@ TEST(Joint, ReadsVariablesAndWhatIsSavedOfTheForwardHalf) {
   const JointGraph joint = JoinPhases(Divide(TwoPhases()));
   EXPECT_EQ(
       Names(joint.graph),
-      (std::vector<std::string>{"x@0", "x@1", "w@0", "w@1", "mul2@0", "add3@0", "mul2@1",
+      (std::vector<std::string>{"x@0", "w@0", "mul2@0", "add3@0", "x@1", "w@1", "mul2@1",
                                 "add3@1", "mul4@0", "mul5@0", "mul4@1", "mul5@1"}));
   const auto& inputs = joint.graph.nodes[NumberOf(joint.graph, "mul5@1")].inputs;
   ASSERT_EQ(inputs.size(), 2u);

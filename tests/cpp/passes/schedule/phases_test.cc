@@ -35,10 +35,10 @@ Partitioned Divide(const MockGraph& mock, const std::vector<int>& parts = {2}) {
 TEST(Phases, SaveWhatCrossesAndRepeatVariables) {
   const Phases phases = SplitPhases(Divide(TwoPhases()));
   EXPECT_EQ(Names(phases.forward.graph),
-            (std::vector<std::string>{"x@0", "x@1", "w@0", "w@1", "mul2@0", "mul2@1"}));
+            (std::vector<std::string>{"x@0", "w@0", "mul2@0", "x@1", "w@1", "mul2@1"}));
   ASSERT_TRUE(phases.backward.has_value());
   EXPECT_EQ(Names(phases.backward->graph),
-            (std::vector<std::string>{"x@0", "x@1", "mul2@0/saved0", "mul3@0",
+            (std::vector<std::string>{"x@0", "mul2@0/saved0", "mul3@0", "x@1",
                                       "mul2@1/saved0", "mul3@1"}));
   ASSERT_EQ(phases.saved.size(), 2u);
   EXPECT_EQ(phases.saved[1].name, "mul2@1/saved0");

@@ -62,7 +62,7 @@ TEST(SplitDraws, GivesTheRestVariables) {
   ASSERT_TRUE(draws.has_value());
   EXPECT_EQ(Names(draws->graph), (std::vector<std::string>{"noise1@0", "noise1@1"}));
   EXPECT_EQ(Names(divided.graph),
-            (std::vector<std::string>{"x@0", "x@1", "noise1@0/drawn0", "mul2@0", "mul3@0",
+            (std::vector<std::string>{"x@0", "noise1@0/drawn0", "mul2@0", "mul3@0", "x@1",
                                       "noise1@1/drawn0", "mul2@1", "mul3@1"}));
   ASSERT_EQ(draws->drawn.size(), 2u);
   for (int w = 0; w < 2; ++w) {
