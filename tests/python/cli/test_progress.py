@@ -47,10 +47,11 @@ def counted(what):
     return [what, f"{what}, {MEMORY}"]
 
 
+WHOLE = "searching plans with whole tensors"
 COMMANDS = {
     "plan": (
         ["plan", "--count=exact", "--format=html", "--explain=mlp_dense1_weight", "mlp"],
-        [GRAPH, "explaining", MEMORY, "writing the page"],
+        [GRAPH, WHOLE, "explaining", MEMORY, "writing the page"],
     ),
     "compare": (
         ["compare", "--workers=2", "--search=tofu", "--count=exact", "mlp"],
