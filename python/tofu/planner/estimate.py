@@ -16,7 +16,9 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Callable, Optional
 
+from tofu.dtypes import dtype_bytes
 from tofu.plans import Plan, Problem, SearchOptions
+from tofu.plans.layers import updated_variables
 from tofu.plans.problem import FrontEnd, Start, in_turn
 
 from .model import Devices
@@ -40,6 +42,7 @@ __all__ = [
 OPTIMIZERS: Mapping[str, int] = {"sgd": 0, "sgd_mom": 1, "adam": 2}
 # Kinds of memory of a worker besides the state of an optimizer.
 KINDS = ("parameters", "gradients", "activations", "fetch_buffers")
+_FLOAT32_BYTES = 4
 _MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
 _SAVES = 0.99  # of the bytes of fewer workers: less is worth more workers
 _MOST_TRIES = 16  # of batch sizes
@@ -58,6 +61,8 @@ class Estimate:
         mesh: the sizes of the mesh's dimensions; empty but for modules of PyTorch.
         state_kind: as in FrontEnd.
         step_seconds: the predicted time of a step; None without a machine.
+        has_masters: whether the optimizer keeps a float32 copy of each parameter of a smaller
+            type, and its state in float32.
     """
 
     workers: int
@@ -66,6 +71,7 @@ class Estimate:
     mesh: tuple[int, ...] = ()
     state_kind: str = FrontEnd.state_kind
     step_seconds: Optional[float] = None
+    has_masters: bool = False
 
     @property
     def devices(self) -> Devices:
@@ -80,9 +86,23 @@ class Estimate:
         return {kind: self.plan.bytes_per_worker.get(kind, 0) for kind in KINDS}
 
     def state_bytes(self, optimizer: str) -> int:
-        """The bytes of the optimizer's state, which is cut as its parameters are."""
+        """The bytes of the optimizer's state, and of masters; they are cut as parameters are."""
         kinds = self.plan.bytes_per_worker if self.plan else {}
-        return OPTIMIZERS[optimizer] * kinds.get(self.state_kind, 0)
+        unit, (growth, masters) = kinds.get(self.state_kind, 0), self._in_float32
+        return int(unit * (OPTIMIZERS[optimizer] * growth + masters))
+
+    @functools.cached_property
+    def _in_float32(self) -> tuple[float, float]:
+        """The bytes in float32 of a state, and of masters, in parts of those of the parameters."""
+        if not self.has_masters or self.plan is None:
+            return 1.0, 0.0
+        updated = updated_variables(operator.node for operator in self.plan.operators)
+        parameters = [tensor for tensor in self.plan.tensors if tensor.node in updated]
+        small = [each for each in parameters if dtype_bytes(each.dtype) < _FLOAT32_BYTES]
+        total = sum(each.bytes for each in parameters)
+        copies = sum(_FLOAT32_BYTES * each.bytes // dtype_bytes(each.dtype) for each in small)
+        kept = total - sum(each.bytes for each in small)
+        return (kept + copies) / max(total, 1), copies / max(total, 1)
 
     def held_bytes(self, optimizer: str) -> int:
         """All bytes with the state of an optimizer, one of OPTIMIZERS."""
@@ -101,6 +121,7 @@ def estimate(
     exact: bool = True,
     time_limit_s: Optional[float] = None,
     machine: str = "",
+    has_masters: bool = False,
 ) -> Iterator[Estimate]:
     """Yield the memory over each number of workers, in ascending order, as soon as it is known.
 
@@ -110,6 +131,7 @@ def estimate(
         exact: whether to count the memory that MXNet will allocate; else a quick estimate.
         time_limit_s: seconds for each search; None: the default.
         machine: the file or name of a machine that predicts the time of a step; "" for none.
+        has_masters: as in Estimate.
     """
     options = SearchOptions(time_limit_s=time_limit_s, machine=machine)
     least: dict[int, Estimate] = {}  # by number of workers: those that hold less than fewer
@@ -120,7 +142,7 @@ def estimate(
     )
     predict = step_predictor(machine, rows[-1].workers, None) if machine else None
     for outcome, each in zip(sweep(trials, Measure(exact, predict)), rows):
-        current = dataclasses.replace(_of_outcome(outcome), mesh=each.mesh)
+        current = dataclasses.replace(_of_outcome(outcome), mesh=each.mesh, has_masters=has_masters)
         fewer = [other for count, other in least.items() if count < each.workers]
         reason = current.reason or _no_use(current, fewer[-1] if fewer else None)
         current = dataclasses.replace(current, reason=reason)
@@ -130,14 +152,14 @@ def estimate(
 
 
 def _estimating(
-    problem: Problem, place: str, *, exact: bool, start: Start
+    problem: Problem, place: str, *, exact: bool, start: Start, has_masters: bool
 ) -> Generator[None, None, Estimate]:
     """Search a plan and measure it; yield when either has begun, before waiting for it."""
     wait_for_plan = begin_trial(_trial(problem, place), start)
     yield
     wait_for_memory = begun(*wait_for_plan(), Measure(exact), start)
     yield
-    return _of_outcome(wait_for_memory())
+    return dataclasses.replace(_of_outcome(wait_for_memory()), has_masters=has_masters)
 
 
 def _of_outcome(outcome: Outcome) -> Estimate:
@@ -223,14 +245,17 @@ def largest_batches(
     with contextlib.ExitStack() as threads:
         begin = threads.enter_context(side_threads()) if exact else in_turn
 
-        def estimate_of(workers: int, size: int) -> Generator[None, None, Estimate]:
+        def estimate_of(
+            has_masters: bool, workers: int, size: int
+        ) -> Generator[None, None, Estimate]:
             name = f"{_workers_text(Devices(workers))}, batch {size}"
-            return _estimating(problem_for(workers, size), name, exact=exact, start=begin)
+            problem = problem_for(workers, size)
+            return _estimating(problem, name, exact=exact, start=begin, has_masters=has_masters)
 
         expected = 1.0  # of the last number of workers that is known
 
         def search_of(start: Estimate) -> _BatchSearch:
-            estimate_at = functools.partial(estimate_of, start.workers)
+            estimate_at = functools.partial(estimate_of, start.has_masters, start.workers)
             return _BatchSearch(
                 start, _largest(start, batch, optimizer, limit_bytes, expected, estimate_at)
             )

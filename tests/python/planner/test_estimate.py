@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -9,8 +10,7 @@ import pytest
 pytest.importorskip("mxnet")
 
 from tofu import models
-from tofu.cli import estimate as command
-from tofu.cli import main
+from tofu.cli import estimate_report, main
 from tofu.errors import PlanError
 from tofu.mx.model.sources import from_model
 from tofu.planner import estimate as estimating
@@ -56,6 +56,25 @@ def test_the_state_of_an_optimizer_is_what_a_plan_with_it_holds():
             (exact,) = over(lambda k, o=optimizer: mlp(k, optimizer=o), workers)
             held = sum(exact.plan.bytes_per_worker.values())
             assert found.held_bytes(optimizer) == held, (workers, optimizer)
+
+
+def test_masters_are_copies_of_small_parameters_and_double_their_state():
+    tensors = [
+        {"node": name, "output": 0, "shape": [size], "dtype": dtype, "cuts": [0, 0]}
+        for name, size, dtype in (("half", 300, 12), ("single", 100, 0), ("input", 999, 12))
+    ]
+    operators = [
+        {"node": f"{name}_update", "op": "sgd_update", "cuts": ["x", "x"], "bytes": 0}
+        for name in ("half", "single")
+    ]
+    plan = Plan.from_json(json.dumps(document(tensors=tensors, operators=operators)))
+    held = {"parameters": 250, "gradients": 250, "activations": 7}  # a quarter of 1,000 bytes
+    plan = dataclasses.replace(plan, bytes_per_worker=held)
+    before, after = Estimate(4, plan), Estimate(4, plan, has_masters=True)
+    assert before.state_bytes("adam") == 2 * 250
+    assert after.state_bytes("sgd") == 4 * 300 / 4
+    assert after.state_bytes("adam") == 4 * 300 / 4 + 2 * 4 * 400 / 4
+    assert after.held_bytes("sgd") == 507 + 300
 
 
 def test_numbers_of_workers_that_divide_nothing_evenly_are_of_use():
@@ -136,7 +155,7 @@ def test_without_a_wish_all_numbers_up_to_16_are_estimated(monkeypatch):
         asked.extend(each.workers for each in devices)
         return [made(1, fixed=8, growing=8)]
 
-    monkeypatch.setattr(command, "estimate", note)
+    monkeypatch.setattr(estimate_report, "estimate", note)
     assert run(["estimate", "mlp"]) == 0
     assert asked == list(range(1, 17))
 
