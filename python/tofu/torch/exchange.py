@@ -205,7 +205,8 @@ class Message:
         """Returns the message's bytes; those of a single piece may be a view of its tile."""
         first = self._source(0, tiles)
         if len(self.pieces) == 1:
-            return first.contiguous().view(-1).view(torch.uint8)
+            line = first.contiguous().view(-1)
+            return line.as_strided(line.shape, (1,)).view(torch.uint8)  # one element has any stride
         buffer = torch.empty(self.bytes, dtype=torch.uint8, device=first.device)
         self.pack(tiles, buffer)
         return buffer

@@ -526,6 +526,7 @@ class Builder {
     request.stage.reduces = reduces & ~added;
     request.stage.alike = 0;
     request.stage.needs = tiles;
+    request.name = name;
     request = AlongRoute(route.stops, request);
     request.makes_tile = true;
     return request;

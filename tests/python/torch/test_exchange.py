@@ -18,7 +18,7 @@ from torch.distributed.tensor import distribute_tensor
 import tofu.torch
 from tofu.boxes import Box, piece
 from tofu.plans import SearchOptions
-from tofu.torch.exchange import COLLECTIVE_BYTES, FILL, Exchange, Piece, Region
+from tofu.torch.exchange import COLLECTIVE_BYTES, FILL, Exchange, Message, Piece, Region
 from tofu.torch.models import MODELS
 from tofu.torch.placements import WHOLE, Boxes, regions_between, tiles_of, to_dtensor
 from tofu.torch.rank_graph import RankGraph
@@ -243,6 +243,13 @@ def one_call(rows: int) -> None:
 @pytest.mark.parametrize("rows", [5, 10_000])
 def test_an_exchange_of_little_among_all_ranks_is_one_call(rows) -> None:
     on_ranks(3, one_call, rows)
+
+
+def test_a_message_of_one_element_may_be_of_any_stride() -> None:
+    tile = torch.tensor(2.5).expand(3)
+    region = Region(1, "region", (1,), tile.dtype, ())
+    message = Message([(Piece(0, "tile", 0, (1,), (), (1,)), region)])
+    assert message.packed({"tile": tile}).view(tile.dtype).tolist() == [2.5]
 
 
 def packed_once() -> None:

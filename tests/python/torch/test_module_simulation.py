@@ -25,6 +25,20 @@ def gpt():
 
 def mlp():
     return MODELS["mlp"](torch.float32)
+
+class Summary(torch.nn.Module):
+    # Two queries, and the mean that each has of many keys.
+
+    def __init__(self):
+        super().__init__()
+        self.query = torch.nn.Parameter(torch.randn(1, 1, 2, 8))
+
+    def forward(self, keys):
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return attend(self.query, keys, keys).sum()
+
+def summary():
+    return Summary(), (torch.randn(1, 1, 1 << 14, 8),)
 """
 
 
@@ -51,6 +65,12 @@ def test_links_carry_the_bytes_of_the_plan_and_operators_have_their_submodules_n
     assert "blocks.0.qkv.linear" in names
     longest = max(end for *_, end in found.timeline)
     assert found.step_seconds == pytest.approx(longest)
+
+
+@pytest.mark.parametrize("objective", ["bytes", "time"])
+def test_keys_that_hosts_share_are_simulated(objective) -> None:
+    options = "--machine", "2x8v100", "--mesh", "2,8", "--objective", objective
+    assert "16 workers on 2x8v100" in simulated(*options, module="summary")
 
 
 def test_the_command_prints_tables_and_json() -> None:

@@ -370,9 +370,11 @@ TEST(WorkerProgram, FetchesTheWeightsOfTermsApart) {
     EXPECT_GE(weights, 0);
     EXPECT_EQ(weighted, 1);
   }
+  PartitionOptions options;
+  options.fetch = FetchKind::kPlain;
   try {
-    PartitionGraph(mock.graph, mock.table, plan);
-    ADD_FAILURE() << "MXNet weighs no terms";
+    PartitionGraph(mock.graph, mock.table, plan, options);
+    ADD_FAILURE() << "no operator of MXNet weighs terms";
   } catch (const UserError& error) {
     EXPECT_EQ(error.blame(), Blame::kTable);
     EXPECT_NE(std::string(error.what()).find("weighted"), std::string::npos);
