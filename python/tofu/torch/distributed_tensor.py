@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from tofu.errors import PlanError
 from tofu.torch.private_names import lists_of, optimizers_lists_of, pytree
 
-__all__ = ["Distributed", "hook_of_tiles", "owned", "placed"]
+__all__ = ["Distributed", "draws", "hook_of_tiles", "overloads", "owned", "placed"]
 
 _Tensor: Any = torch.Tensor
 _READS_VALUES = (
@@ -220,13 +220,13 @@ def _check_no_rule(error: Exception) -> None:
 def _run_whole(function: Any, args: Any, kwargs: Any) -> Any:
     """Run a function on whole tensors, on every rank; rank 0's draws count."""
     copies: list[_Copy] = []
-    draws = _draws(function)
+    is_drawn = draws(function)
 
     initialises = getattr(function, "__module__", None) == "torch.nn.init"
 
     def whole(x: Any) -> Any:
         made = _Gathered.apply(x.detach() if initialises else x)
-        if draws and _shares(made, x._local_tensor):
+        if is_drawn and _shares(made, x._local_tensor):
             made = made.clone()
         if not _shares(made, x._local_tensor):
             copies.append(_Copy(x, made))
@@ -234,7 +234,9 @@ def _run_whole(function: Any, args: Any, kwargs: Any) -> Any:
 
     plain = pytree.tree_map_only(DTensor, whole, (args, kwargs))
     result = function(*plain[0], **plain[1])
-    drawn = [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor)] if draws else []
+    drawn = (
+        [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor)] if is_drawn else []
+    )
     for each in drawn:
         numbers = each.detach().contiguous()
         dist.broadcast(numbers, src=0)
@@ -266,7 +268,7 @@ def _writes_elsewhere(name: str, args: Any) -> bool:
 
 
 @functools.cache
-def _overloads(name: str) -> tuple[Any, ...]:
+def overloads(name: str) -> tuple[Any, ...]:
     """The overloads of an operator of torch; that of ``__rsub__`` is ``rsub`` or ``sub``."""
     if name in _BACKWARD:  # the operators of these names are TorchScript's
         return ()
@@ -282,13 +284,13 @@ def _overloads(name: str) -> tuple[Any, ...]:
 @functools.cache
 def _has_tag(name: str, tag: str) -> bool:
     """Whether an operator has a tag; older versions of torch lack some."""
-    return any(getattr(torch.Tag, tag, None) in each.tags for each in _overloads(name))
+    return any(getattr(torch.Tag, tag, None) in each.tags for each in overloads(name))
 
 
 @functools.cache
 def _tells(function: Any) -> bool:
     """Whether a function gets an attribute, or tells something that takes no elements."""
-    known = _overloads(function.__name__)
+    known = overloads(function.__name__)
     return function.__name__ == "__get__" or not (
         function in _READS_VALUES
         or function in _SPECIAL
@@ -324,7 +326,7 @@ def _are_tiles(args: Any, kwargs: Any) -> bool:
 
 
 @functools.cache
-def _draws(function: Any) -> bool:
+def draws(function: Any) -> bool:
     """Whether a function draws random numbers."""
     own = getattr(function, "__module__", None) == "torch.nn.init"
     return own or _has_tag(function.__name__, "nondeterministic_seeded")
@@ -336,9 +338,9 @@ def _runs_whole(function: Any) -> bool:
     if getattr(function, "__module__", None) in _WHOLE_MODULES or function in _READS_VALUES:
         return True
     name = function.__name__
-    if _draws(function):
+    if draws(function):
         return True
-    if name.endswith("_like") or name.startswith(_OF_LISTS) or not _overloads(name):
+    if name.endswith("_like") or name.startswith(_OF_LISTS) or not overloads(name):
         return False
     known = name in _OF_TILES or _is_pointwise(name) or _has_tag(name, "reduction")
     return not known and not _may_be_view(name)
@@ -362,7 +364,7 @@ def _may_be_view(name: str) -> bool:
     """Whether an operator's description says that its results may be views."""
     return name == "__getitem__" or any(
         value.alias_info is not None and not value.alias_info.is_write
-        for each in _overloads(name)
+        for each in overloads(name)
         for value in each._schema.returns
     )
 

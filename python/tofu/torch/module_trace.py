@@ -29,6 +29,7 @@ from tofu.torch.handed_over import Replaced
 from tofu.torch.joint_reader import read_joint
 from tofu.torch.kept_by_forward import DataWrites, computed_before
 from tofu.torch.known_draws import KnownDraws
+from tofu.torch.known_values import KnownValues
 from tofu.torch.left_by_forward import tensors_left
 from tofu.torch.module_state import Replacement
 from tofu.torch.named_numbers import NamedNumbers, Place
@@ -187,6 +188,7 @@ def _trace(
         stack.enter_context(without_other_randomness(type(model).__name__))
         stack.enter_context(without_seeds(type(model).__name__))
         stack.enter_context(SequenceLosses())
+        stack.enter_context(KnownValues())
         stack.enter_context(ValueGuards())
         try:
             joint = aot_export_joint(stack, fake, inputs, named, decompositions=table())

@@ -13,8 +13,9 @@ import torch
 
 __all__ = [
     "KNOWN", "ConstantSource", "DimDynamic", "DispatchKey", "FakeTensorMode", "ShapeEnv",
-    "TorchDispatchMode", "aot_export_joint", "check_version", "descriptors", "get_decompositions",
-    "get_proxy_mode", "lists_of", "optimizers_lists_of", "pytree", "scoped_library",
+    "TorchDispatchMode", "aot_export_joint", "check_version", "descriptors",
+    "disable_current_modes", "get_decompositions", "get_proxy_mode", "lists_of",
+    "optimizers_lists_of", "pytree", "scoped_library",
 ]  # fmt: skip
 
 # The oldest and the latest version on which this package's tests pass; scripts/test_torch.sh says
@@ -54,6 +55,9 @@ try:
 
     # Sees every operator that runs.
     from torch.utils._python_dispatch import TorchDispatchMode
+
+    # Computes on data within a trace. Without it: values that depend on no input are not known.
+    from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
 except ImportError as error:
     raise ImportError(
         f"tofu.torch needs a name that torch {torch.__version__} does not have ({error}); install "
