@@ -55,6 +55,13 @@ void CutUpdates(const Graph& graph, const CoarseGraph& coarse, bool with_paramet
   }
 }
 
+// The batch of a class that has one anywhere, else kReplicated.
+int BatchOf(const TensorClass& tensor, const BatchDimensions& batch) {
+  int dim = kReplicated;
+  for (int entry : tensor.entries) dim = std::max(dim, batch.tensors[entry]);
+  return dim;
+}
+
 // Whether the operator leaves terms in one of its outputs at this step.
 bool MakesTerms(const StrategyRow& row, const OpClass& op, int cut) {
   return std::any_of(op.slots.begin(), op.slots.end(), [&](const OpSlot& slot) {
@@ -96,8 +103,7 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
   const BatchDimensions batch = FindBatch(graph, table);
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     const TensorClass& tensor = coarse.tensors[c];
-    int dim = kReplicated;
-    for (int entry : tensor.entries) dim = std::max(dim, batch.tensors[entry]);
+    const int dim = BatchOf(tensor, batch);
     Cuts& given = options->given.tensors[c];
     given = FillAlike(ExtentsOf(tensor.shape, *options), {}, dim, given, options->parts);
   }
@@ -154,10 +160,17 @@ bool SumsMayWait(const std::string& name, bool may_be_whole) {
   return may_be_whole && (name == "tofu" || name == "flat");
 }
 
-std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse) {
+std::vector<bool> ReplicableTensors(const Graph& graph, const StrategyTable& table,
+                                    const CoarseGraph& coarse) {
+  const BatchDimensions batch = FindBatch(graph, table);
   std::vector<bool> may(coarse.tensors.size(), true);
   for (const OpClass& op : coarse.operators) {
-    if (op.elementwise && !op.HasOtherTensors()) may[op.follows] = false;
+    if (!op.elementwise || op.HasOtherTensors()) continue;
+    const StrategyRow* row = table.row(op.nodes[0]);
+    const bool is_drawn = row != nullptr && row->random;  // otherwise by each worker
+    if (is_drawn || BatchOf(coarse.tensors[op.follows], batch) >= 0) {
+      may[op.follows] = false;
+    }
   }
   for (const OpClass& op : coarse.operators) {
     if (op.HasOtherTensors()) may[op.follows] = true;
@@ -186,7 +199,7 @@ void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& t
     options->method = Method::kRecursion;
     restrictions.basic_tilings = true;
     if (restrictions.may_be_whole.empty()) {
-      restrictions.may_be_whole = ReplicableTensors(graph, coarse);
+      restrictions.may_be_whole = ReplicableTensors(graph, table, coarse);
     }
   } else if (mode == "flat") {
     options->method = Method::kJoint;

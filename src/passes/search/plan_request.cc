@@ -135,7 +135,7 @@ RecursiveOptions OptionsOf(const PlanRequest& request, const CoarseGraph& coarse
     const bool counts = CountsOperators(request, coarse);
     recursive.restrictions.may_be_whole =
         counts ? std::vector<bool>(coarse.tensors.size(), true)
-               : ReplicableTensors(request.graph, coarse);
+               : ReplicableTensors(request.graph, request.table, coarse);
     recursive.restrictions.operators_may_be_whole = counts;
     recursive.restrictions.moves_may_be_whole = true;
   }

@@ -18,7 +18,8 @@ RecursiveOptions OptionsLike(const PlanRequest& request, const CoarseGraph& merg
                              bool may_be_whole) {
   RecursiveOptions options = OptionsOf(request, coarse, &start, may_be_whole);
   if (!may_be_whole) return options;
-  const std::vector<bool> may_in_merged = ReplicableTensors(request.graph, merged);
+  const std::vector<bool> may_in_merged =
+      ReplicableTensors(request.graph, request.table, merged);
   std::vector<bool>& may_be = options.restrictions.may_be_whole;
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     for (int entry : coarse.tensors[c].entries) {

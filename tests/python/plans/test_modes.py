@@ -59,8 +59,9 @@ def test_no_rival_is_cheaper(planned, workers):
 def test_whole_weights_are_beaten_by_replication(planned, workers):
     plan = planned(workers=workers, allow_replication=True)
     rival = planned(workers=workers, mode="data-parallel")
-    # In data parallelism, all workers compute operators without a batch, without any fetch.
-    assert plan["total_bytes"] <= 1.05 * rival["total_bytes"]
+    # In data parallelism, all workers compute operators without a batch, without any fetch;
+    # here only element-wise ones.
+    assert plan["total_bytes"] <= 1.01 * rival["total_bytes"]
     assert rival["bytes_per_worker"]["parameters"] >= plan["bytes_per_worker"]["parameters"]
 
 

@@ -126,9 +126,10 @@ class WithinLimit : public testing::TestWithParam<std::vector<int>> {
     const Graph& graph = example->graph();
     const CoarseGraph coarse =
         Coalesce(graph, example->table(), GroupForwardBackward(graph, example->table()));
-    const std::vector<bool> may_be_whole = ReplicableTensors(graph, coarse);
+    const std::vector<bool> may_be_whole =
+        ReplicableTensors(graph, example->table(), coarse);
     const TileMemory memory(graph, example->table());
-    const PlanSpace space{GetParam(), 100, may_be_whole};
+    const PlanSpace space{GetParam(), 300, may_be_whole};
     if (BruteForceBytes(graph, example->table(), coarse, space) < 0) {
       return;
     }
@@ -198,7 +199,7 @@ class Frontiers : public WithinLimit {
                      : RecountNode(graph, table, plan, read, node);
     };
     const std::vector<bool> may_be_whole =
-        time == nullptr ? ReplicableTensors(graph, coarse)
+        time == nullptr ? ReplicableTensors(graph, table, coarse)
                         : std::vector<bool>(coarse.tensors.size(), true);
     const std::map<int64_t, int64_t> expected = BruteForceFrontier(
         graph, table, coarse, {GetParam(), 100, may_be_whole, time != nullptr}, cost,

@@ -155,8 +155,9 @@ TEST(Modes, SoyBeansCutIsTheCheapestOfItsTilings) {
                                               : can_be_cut(cut);
       return allowed ? RecountNode(graph, table, plan, read, node) : kNever;
     };
-    const int64_t best = BruteForceCost(
-        graph, table, coarse, {{2}, 3000, ReplicableTensors(graph, coarse), true}, cost);
+    const int64_t best =
+        BruteForceCost(graph, table, coarse,
+                       {{2}, 3000, ReplicableTensors(graph, table, coarse), true}, cost);
     if (best < 0 || best >= kNever) continue;
     ++compared;
     const Plan plan = PlanFor(&example, "soybean", 2);
@@ -227,7 +228,7 @@ TEST(Modes, ReplicationIsNeverDearerInOneStepAndOnlyWhenAllowed) {
             std::vector<int>{kReplicated});
 }
 
-TEST(Modes, TensorsOfElementwiseOperatorsMayStayWholeOnlyWhereTheyAreUpdated) {
+TEST(Modes, TensorsOfElementwiseOperatorsMayStayWholeWhereTheyAreUpdatedOrHaveNoBatch) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6}, "data");
   const NodeEntry v = example.Variable("v", {6, 6}, "data");
@@ -235,12 +236,14 @@ TEST(Modes, TensorsOfElementwiseOperatorsMayStayWholeOnlyWhereTheyAreUpdated) {
   const NodeEntry mean = example.Variable("mean", {4, 6}, "aux");
   const NodeEntry y = example.MatMul("y", example.Elementwise("x2", {x}), v);
   example.Head(y, "output");
+  const NodeEntry total = example.SumRows("total", x);
+  example.Head(example.Elementwise("scaled", {total}), "output");
   example.Head(example.Elementwise("new_w", {w}), "update:w");
   example.Head(example.Elementwise("new_mean", {mean}), "aux:mean");
   const Graph& graph = example.graph();
   const CoarseGraph coarse =
       Coalesce(graph, example.table(), GroupForwardBackward(graph, example.table()));
-  const std::vector<bool> may = ReplicableTensors(graph, coarse);
+  const std::vector<bool> may = ReplicableTensors(graph, example.table(), coarse);
   const auto of = [&](NodeEntry entry) {
     return may[coarse.tensor_class[graph.entry_id(entry)]];
   };
@@ -249,6 +252,7 @@ TEST(Modes, TensorsOfElementwiseOperatorsMayStayWholeOnlyWhereTheyAreUpdated) {
   EXPECT_TRUE(of(y));
   EXPECT_TRUE(of(w));
   EXPECT_TRUE(of(mean));
+  EXPECT_TRUE(of(total)) << "it has no batch";
 }
 
 // w has no batch, and neither have tensors made from it alone; the others of their class

@@ -61,9 +61,9 @@ TEST_P(OneStep, EqualsBruteForceWhereTensorsMayStayWhole) {
     const Graph& graph = example.graph();
     const CoarseGraph coarse =
         Coalesce(graph, example.table(), GroupForwardBackward(graph, example.table()));
-    const int64_t expected =
-        BruteForceBytes(graph, example.table(), coarse,
-                        {{GetParam()}, 100, ReplicableTensors(graph, coarse)});
+    const int64_t expected = BruteForceBytes(
+        graph, example.table(), coarse,
+        {{GetParam()}, 100, ReplicableTensors(graph, example.table(), coarse)});
     if (expected < 0) continue;
     ++compared;
     PlanOptions options;
@@ -95,7 +95,7 @@ TEST_P(OneStep, EqualsBruteForceWhereMovesMayStayWhole) {
     const Graph& graph = example.graph();
     const StrategyTable table = WithMoves(example.table());
     const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
-    const std::vector<bool> may_be_whole = ReplicableTensors(graph, coarse);
+    const std::vector<bool> may_be_whole = ReplicableTensors(graph, table, coarse);
     const int64_t expected =
         BruteForceBytes(graph, table, coarse, {{GetParam()}, 100, may_be_whole});
     if (expected < 0) continue;
@@ -174,7 +174,7 @@ TEST_P(AllSteps, EqualBruteForceWhereTensorsMayStayWhole) {
     const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
     for (const std::vector<int>& parts : GetParam().orders) {
       const int64_t best = BruteForceBytes(
-          graph, table, coarse, {parts, 300, ReplicableTensors(graph, coarse)});
+          graph, table, coarse, {parts, 300, ReplicableTensors(graph, table, coarse)});
       if (best < 0) continue;
       ++compared;
       PlanOptions options;

@@ -56,9 +56,9 @@ TEST_P(UpdatesApart, EqualBruteForceInBytes) {
     ExampleGraph example = TrainedGraph(seed);
     const Graph& graph = example.graph();
     const CoarseGraph coarse = Apart(&example);
-    const int64_t expected =
-        BruteForceBytes(graph, example.table(), coarse,
-                        {GetParam(), kWays, ReplicableTensors(graph, coarse)});
+    const int64_t expected = BruteForceBytes(
+        graph, example.table(), coarse,
+        {GetParam(), kWays, ReplicableTensors(graph, example.table(), coarse)});
     if (expected < 0) continue;
     ++compared;
     const Plan plan = MakePlan(graph, example.table(), OptionsOf(GetParam()));

@@ -152,7 +152,8 @@ TEST_P(WaitingSumsPlans, EqualBruteForceAndRecount) {
     const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table),
                                         {false, false, {}, UpdateTies::kAll, true});
     const int64_t expected = BruteForceBytes(
-        graph, table, coarse, {GetParam(), kMostPlans, ReplicableTensors(graph, coarse)});
+        graph, table, coarse,
+        {GetParam(), kMostPlans, ReplicableTensors(graph, table, coarse)});
     if (expected < 0) continue;
     ++compared;
     PlanOptions options;
