@@ -43,7 +43,7 @@ from _results import write_json
 
 SMOKE = ("gpt2", "vit")
 MESH = (2,)
-LIMIT_S = 120
+LIMIT_S = 600
 MOST_PARAMETERS = 20_000_000
 LOSS, GRADIENT = 1e-5, 1e-4  # the allowed differences, relative to the largest value
 BATCH, LENGTH = 4, 8
@@ -208,7 +208,9 @@ def difference(one: Any, other: Any) -> float:
     return float((one - other).abs().max() / (one.abs().max() + 1e-3)) if one.numel() else 0.0
 
 
-def measured(family: str, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
+def measured(
+    family: str, mesh: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> dict[str, Any]:
     """Compares one step of a family's model, whole and on a mesh."""
     try:
         whole = model_of(family).to(dtype)
@@ -218,7 +220,7 @@ def measured(family: str, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
     count = sum(each.numel() for each in whole.parameters())
     row: dict[str, Any] = {"parameters": count, "inputs": sorted(given)}
     try:
-        parts = tofu.torch.parallelize(copy.deepcopy(whole), MESH, (), given)
+        parts = tofu.torch.parallelize(copy.deepcopy(whole), mesh, (), given)
         losses = [loss_of(model(**given)) for model in (whole, parts)]
         for loss in losses:
             loss.backward()
@@ -235,26 +237,26 @@ def measured(family: str, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
     equal = row["loss"] <= LOSS and found <= GRADIENT
     row["undescribed"] = sorted(set(map(str, tofu.torch.program_of(parts).plan.undescribed)))
     if not equal and dtype == torch.float32:
-        return measured(family, torch.float64)
+        return measured(family, mesh, torch.float64)
     return {**row, "outcome": "equal" if equal else "different"}
 
 
-def rank(number: int, family: str, meeting: str, out: Any) -> None:
+def rank(number: int, family: str, mesh: tuple[int, ...], meeting: str, out: Any) -> None:
     """Measures a family in one process of the group."""
     torch.set_num_threads(1)
     random.seed(0)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     transformers.logging.set_verbosity_error()
-    size = torch.Size(MESH).numel()
+    size = torch.Size(mesh).numel()
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=size)
-    row = measured(family)
+    row = measured(family, mesh)
     if number == 0:
         out.send(row)
     dist.barrier()
 
 
-def on_ranks(family: str) -> dict[str, Any]:
+def on_ranks(family: str, mesh: tuple[int, ...]) -> dict[str, Any]:
     """Measures a family on new processes, forked by a server that has imported torch."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tofu.torch", "transformers", "transformers.modeling_utils"])
@@ -262,8 +264,8 @@ def on_ranks(family: str) -> dict[str, Any]:
         mine, theirs = context.Pipe(duplex=False)
         meeting = str(Path(folder) / "meeting")
         ranks = [
-            context.Process(target=rank, args=(k, family, meeting, theirs), daemon=True)
-            for k in range(torch.Size(MESH).numel())
+            context.Process(target=rank, args=(k, family, mesh, meeting, theirs), daemon=True)
+            for k in range(torch.Size(mesh).numel())
         ]
         for each in ranks:
             each.start()
@@ -299,6 +301,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
     parser.add_argument("--families", nargs="*", choices=families(), metavar="NAME")
     parser.add_argument("--sample", type=int, metavar="N", help="every N-th family")
+    parser.add_argument(
+        "--mesh", type=lambda text: tuple(map(int, text.split(","))), default=MESH, metavar="SIZES"
+    )
     parser.add_argument("--smoke", action="store_true", help="two families")
     args = parser.parse_args()
     names = list(SMOKE if args.smoke else args.families or list(families())[:: args.sample or 1])
@@ -309,7 +314,7 @@ def main() -> None:
     known = {row["family"] for row in rows}
     for name in names:
         if name not in known:
-            rows.append({"family": name, "model": families()[name], **on_ranks(name)})
+            rows.append({"family": name, "model": families()[name], **on_ranks(name, args.mesh)})
             print(rows[-1], file=sys.stderr, flush=True)
             if args.output:
                 write_json(args.output, {"transformers": transformers.__version__, "rows": rows})
