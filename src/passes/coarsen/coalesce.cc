@@ -25,7 +25,8 @@ class Coalescer {
         groups_(groups),
         options_(options),
         used_(UsedEntries(graph)),
-        entries_(graph.num_entries()) {}
+        entries_(graph.num_entries()),
+        pinned_(options.pinned) {}
 
   CoarseGraph Run() {
     if (options_.sums_wait) waiting_ = FindWaitingSums(graph_, table_);
@@ -43,7 +44,19 @@ class Coalescer {
   void Merge(int a, int b, Tie::Reason reason, int node = -1) {
     if (graph_.shapes[a] != graph_.shapes[b]) return;
     if (waiting_.MayWait(a) != waiting_.MayWait(b)) return;
-    if (entries_.Merge(a, b)) coarse_.ties.push_back({a, b, reason, node});
+    const auto pin = pinned_.find(entries_.Find(a));
+    const auto other = pinned_.find(entries_.Find(b));
+    if (pin != pinned_.end() && other != pinned_.end() && pin->second != other->second &&
+        reason == Tie::Reason::kTimestep) {
+      return;
+    }
+    if (!entries_.Merge(a, b)) return;
+    coarse_.ties.push_back({a, b, reason, node});
+    if (pin != pinned_.end()) {
+      pinned_.emplace(entries_.Find(a), pin->second);
+    } else if (other != pinned_.end()) {
+      pinned_.emplace(entries_.Find(a), other->second);
+    }
   }
 
   // Whether the tensors of an element-wise operator share a class.
@@ -269,6 +282,7 @@ class Coalescer {
   const std::vector<bool> used_;
   WaitingSums waiting_;
   UnionFind entries_;
+  std::map<int, Cuts> pinned_;            // root in entries_ -> its cuts
   std::map<std::string, int> variables_;  // name -> entry
   // The tensor that an update is split like instead of its weight: by the weight's name,
   // and [node] (-1: none).

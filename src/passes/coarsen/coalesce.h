@@ -11,7 +11,7 @@
 //                so may be cut where the parameter is whole (ZeRO's stages 1 and 2);
 //                the update is split like them;
 //             3. corresponding tensors and operators of unrolled timesteps, found by
-//                structure (timesteps.h), share classes;
+//                structure (timesteps.h), share classes, if no pins cut them apart;
 //             4. an operator that runs again in the backward pass (recompute.h) shares
 //                the classes of the one that it repeats;
 //             5. tensors that may wait as terms of one sum share a class, but none with
@@ -25,8 +25,10 @@
 #ifndef TOFU_PASSES_COARSEN_COALESCE_H_
 #define TOFU_PASSES_COARSEN_COALESCE_H_
 
+#include <map>
 #include <vector>
 
+#include "graph/cuts.h"
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/group.h"
@@ -98,7 +100,8 @@ struct CoalesceOptions {
   // [node]: element-wise operators to which rule 1 does not apply; empty: none.
   std::vector<bool> released = {};
   UpdateTies updates = UpdateTies::kAll;
-  bool sums_wait = false;  // whether rule 5 applies; else no tensor may be terms
+  bool sums_wait = false;           // whether rule 5 applies; else no tensor may be terms
+  std::map<int, Cuts> pinned = {};  // entry -> its cuts, by step
 };
 
 CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table, const Groups& groups,

@@ -113,6 +113,14 @@ std::string WhyTied(const Graph& graph, const CoarseGraph& coarse, int a, int b)
 
 }  // namespace
 
+std::map<int, Cuts> PinnedEntries(const Graph& graph, const Pins& pins, size_t steps) {
+  std::map<int, Cuts> pinned;
+  for (const auto& [name, dims] : pins) {
+    pinned.emplace(FindPinned(graph, name), Spread(name, dims, steps));
+  }
+  return pinned;
+}
+
 std::vector<Cuts> ResolvePins(const Graph& graph, const CoarseGraph& coarse,
                               const Pins& pins, const std::vector<int>& parts) {
   struct Pinned {

@@ -17,6 +17,7 @@
 #ifndef TOFU_PASSES_SEARCH_PINS_H_
 #define TOFU_PASSES_SEARCH_PINS_H_
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@
 namespace tofu {
 
 using Pins = std::map<std::string, std::vector<int>>;
+
+// Entry -> its cuts at each of `steps` steps. Of two pins of one tensor, the first holds.
+std::map<int, Cuts> PinnedEntries(const Graph& graph, const Pins& pins, size_t steps);
 
 std::vector<Cuts> ResolvePins(const Graph& graph, const CoarseGraph& coarse,
                               const Pins& pins, const std::vector<int>& parts);

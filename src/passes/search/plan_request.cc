@@ -90,7 +90,9 @@ CoarseGraph MergedClasses(const PlanRequest& request, bool may_be_whole,
   return Coalesce(
       request.graph, request.table, request.groups,
       {true, released.empty(), released, TiesOf(request.options, may_be_whole),
-       SumsWait(request.options, may_be_whole)});
+       SumsWait(request.options, may_be_whole),
+       PinnedEntries(request.graph, request.options.pins,
+                     PartsOf(request.options).size())});
 }
 
 CoarseGraph UnmergedClasses(const PlanRequest& request, bool may_be_whole) {

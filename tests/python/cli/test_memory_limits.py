@@ -79,11 +79,11 @@ def test_a_plan_within_a_limit(capsys, monkeypatch):
 
 
 def test_a_limit_in_python():
-    problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=2)
-    free = tofu.plan("mlp", workers=2, batch_size=64, allow_replication=True)
+    problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=4)
+    free = tofu.plan("mlp", workers=4, batch_size=64, allow_replication=True)
     size = held_bytes(free.details)
     found = tofu.plan(
-        "mlp", workers=2, batch_size=64, allow_replication=True, memory=f"{size - 1}B"
+        "mlp", workers=4, batch_size=64, allow_replication=True, memory=f"{size - 1}B"
     )
     assert problem.graph.hash == found.problem.graph.hash
     assert sum(found.memory.values()) < size

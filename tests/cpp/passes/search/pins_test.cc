@@ -90,8 +90,17 @@ TEST(Pins, TwoThatContradictEachOtherAreNamedWithWhatTiesThem) {
   EXPECT_EQ(by_relu.find("data"), std::string::npos) << by_relu;
   const std::string by_update = ErrorOf(example, {{"fc2_weight", {0}}, {"fc2_dw", {1}}});
   EXPECT_TRUE(Says(by_update, "are a parameter or state and its update"));
-  EXPECT_TRUE(Says(ErrorOf(UnrolledRnn(64, 64, 3), {{"t1_mx", {0}}, {"t2_mx", {1}}}),
-                   "conflict"));
+}
+
+TEST(Pins, MayCutTimestepsApart) {
+  ExampleGraph example = UnrolledRnn(64, 64, 4);
+  const Plan plan = PlanWith(&example, {{"t1_mx", {0}}, {"t2_mx", {1}}});
+  const auto cuts = [&](const std::string& name) {
+    return plan.tensor_cuts[FindEntry(example.graph(), name)];
+  };
+  EXPECT_EQ(cuts("t1_mx"), (std::vector<int>{0, 0}));
+  EXPECT_EQ(cuts("t2_mx"), (std::vector<int>{1, 1}));
+  EXPECT_EQ(plan.total_bytes(), Recount(example.graph(), example.table(), plan));
 }
 
 }  // namespace
