@@ -44,14 +44,18 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"rotating sample: --rotate {key}" if key else "rotating sample: none"
 
 
-@pytest.fixture(autouse=True)
-def _environment_restored() -> Iterator[None]:
-    """Restore the environment after every test, as commands set variables of their process."""
+def _keep_environment() -> Iterator[None]:
+    """Restore the environment, as commands set variables of their process."""
     before = dict(os.environ)
     yield
     for name in set(os.environ) - set(before):
         del os.environ[name]
     os.environ.update(before)
+
+
+# A file's fixtures run before those of its first test.
+_restored_after_files = pytest.fixture(autouse=True, scope="module")(_keep_environment)
+_restored_after_tests = pytest.fixture(autouse=True)(_keep_environment)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+from unittest import mock
 
 import pytest
 
@@ -27,8 +29,8 @@ def tofu(capsys, *args):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("exported")
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), pytest.raises(SystemExit) as ended:
+    out, environment = io.StringIO(), mock.patch.dict(os.environ)
+    with environment, contextlib.redirect_stdout(out), pytest.raises(SystemExit) as ended:
         main.main(["export", "--workers=4", "--output", str(path), *TARGET])
     assert not ended.value.code
     names = ["graph.json", "table.json", "plan.json", "step1.json", "step2.json"]
