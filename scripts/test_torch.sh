@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the tests of PyTorch's front end in an environment of its own, in build/torch: MXNet and
 # torch need different NumPys. tofu is this folder's, with the extension that make built.
-# TORCH_BUILD=cpu: only if a CPU build of torch can be had. TORCH_VERSION=2.9: that version instead
-# of the latest known to work, in an environment of its own, and a sample of the tests. Arguments
-# are pytest's.
+# TORCH_BUILD=cpu: only a CPU build of torch, of the newest version that has one here.
+# TORCH_VERSION=2.9: that version instead of the latest known to work, in an environment of its own,
+# and a sample of the tests. Arguments are pytest's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,6 +24,13 @@ skip() {
   exit 0
 }
 
+has_cpu_build() {  # whether pip would install this torch without NVIDIA's packages
+  "${pip[@]}" install --dry-run --report - "$1" 2>/dev/null | "$venv/bin/python" -c '
+import json, sys
+names = [package["metadata"]["name"] for package in json.load(sys.stdin)["install"]]
+sys.exit(any(name.startswith("nvidia-") for name in names))' 2>/dev/null
+}
+
 "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
   skip "torch 2.9 needs Python 3.10"
 
@@ -31,14 +38,19 @@ if [[ ! -e $environment/.torch ]]; then
   "$venv/bin/python" -m venv "$environment"
   pip=("$environment/bin/python" -m pip --disable-pip-version-check -q)
   if [[ ${TORCH_BUILD:-} == cpu ]]; then
-    found=$("${pip[@]}" install --dry-run --report - "$torch" 2>/dev/null | "$venv/bin/python" -c '
-import json, sys
-print(*(package["metadata"]["name"] for package in json.load(sys.stdin)["install"]))') ||
-      skip "$torch cannot be installed here"
-    [[ " $found" != *" nvidia-"* ]] || skip "only a build of torch for GPUs can be had here"
+    minors=(2.{14..9})
+    [[ -z $version ]] || minors=("$version")
+    needs[0]=
+    for minor in "${minors[@]}"; do
+      if has_cpu_build "torch==$minor.*"; then
+        needs[0]="torch==$minor.*"
+        break
+      fi
+    done
+    [[ -n ${needs[0]} ]] || skip "no CPU build of $torch can be installed here"
   fi
-  echo "installing torch"
-  "${pip[@]}" install "${needs[@]}" || skip "$torch cannot be installed here"
+  echo "installing ${needs[0]}"
+  "${pip[@]}" install "${needs[@]}" || skip "${needs[0]} cannot be installed here"
   touch "$environment/.torch"
 fi
 

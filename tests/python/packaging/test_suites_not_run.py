@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,6 +53,32 @@ def test_pytorch_that_cannot_be_had_is_noted(tmp_path):
     run(ROOT / "scripts" / "test_torch.sh", BUILD=tmp_path / "build", VENV=tmp_path / "venv")
     noted = (tmp_path / "build" / "not_run").read_text(encoding="utf-8")
     assert noted == "PyTorch's front end: torch 2.9 needs Python 3.10\n"
+
+
+def torch_suite_with(builds, tmp_path):
+    """Runs the suite's script with a pip that has these builds of torch."""
+    has_cpu = "".join(f'*--dry-run*"=={version}.*"*) echo "$cpu";; ' for version in builds)
+    python = f"""gpu='{{"install": [{{"metadata": {{"name": "nvidia-nccl-cu13"}}}}]}}'
+cpu='{{"install": [{{"metadata": {{"name": "torch"}}}}]}}'
+case "$*" in
+-c*) exec {sys.executable} "$@";;
+"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python";;
+{has_cpu}
+*--dry-run*) echo "$gpu";;
+esac"""
+    command(tmp_path / "venv" / "bin" / "python", python)
+    places = {"BUILD": tmp_path / "build", "VENV": tmp_path / "venv"}
+    return run(ROOT / "scripts" / "test_torch.sh", TORCH_BUILD="cpu", TORCH_VENV="", **places)
+
+
+def test_the_newest_torch_with_a_cpu_build_is_taken(tmp_path):
+    assert torch_suite_with(["2.13", "2.10"], tmp_path) == "installing torch==2.13.*\n"
+
+
+def test_torch_with_builds_for_gpus_only_is_noted(tmp_path):
+    torch_suite_with([], tmp_path)
+    noted = (tmp_path / "build" / "not_run").read_text(encoding="utf-8")
+    assert "no CPU build of torch>=2.9,<2.15 can be installed here" in noted
 
 
 def test_a_wheel_for_gpus_that_cannot_be_had_is_noted(tmp_path):
