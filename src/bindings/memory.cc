@@ -21,7 +21,7 @@ namespace py = pybind11;
 namespace tofu {
 namespace {
 
-using LiveRecord = std::tuple<std::string, std::string, int, int64_t, bool>;
+using LiveRecord = std::tuple<std::string, std::string, int, int64_t, int, int, int>;
 
 // The worker of every node, from the context groups that partition wrote. Without
 // any, all nodes belong to worker 0.
@@ -59,9 +59,14 @@ MemoryTable TableOf(const OperatorUses& uses, const std::vector<Rule>& rules) {
 }
 
 LiveRecord Record(const Graph& graph, const LiveTensor& live) {
-  if (live.node < 0) return {"", "", live.output, live.bytes, live.is_head};
-  const Node& node = graph.nodes[live.node];
-  return {node.name, node.op, live.output, live.bytes, live.is_head};
+  const bool is_copy = live.node < 0;
+  return {is_copy ? "" : graph.nodes[live.node].name,
+          is_copy ? std::string() : std::string(graph.nodes[live.node].op),
+          live.output,
+          live.bytes,
+          live.head,
+          live.born,
+          live.died};
 }
 
 // The node that represents each way to call an operator.
@@ -75,18 +80,17 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
                        int match_range, bool search_match_range,
                        const std::vector<int>& external_heads) {
   ExecutorMemory memory;
-  std::vector<LiveRecord> peak;
-  std::vector<std::pair<std::string, int64_t>> moments;
+  std::vector<LiveRecord> lives;
+  std::vector<std::string> moments;
   {
     const Interruptible interruptible;
     const Graph& graph = *uses.graph;
     memory = PredictExecutorMemory(
                  uses, rules, {workers, match_range, search_match_range, external_heads})
                  .memory;
-    for (const LiveTensor& live : memory.peak) peak.push_back(Record(graph, live));
-    for (const LiveMoment& moment : memory.moments) {
-      const bool is_copy = moment.node < 0;
-      moments.emplace_back(is_copy ? "" : graph.nodes[moment.node].name, moment.bytes);
+    for (const LiveTensor& live : memory.lives) lives.push_back(Record(graph, live));
+    for (int node : memory.moments) {
+      moments.push_back(node < 0 ? "" : graph.nodes[node].name);
     }
   }
   py::dict result;
@@ -95,8 +99,8 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
   result["bytes_per_worker"] = memory.bytes_per_worker;
   result["live_per_worker"] = memory.live_per_worker;
   result["peak_worker"] = memory.peak_worker;
-  result["peak"] = peak;
   result["moments"] = moments;
+  result["lives"] = lives;
   return result;
 }
 

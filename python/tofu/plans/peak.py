@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 from .names import readable
 
-__all__ = ["Held", "Peak", "operator_of"]
+__all__ = ["BETWEEN", "KINDS", "Held", "Peak", "alive_over_time", "operator_of"]
+
+# What a worker holds; activations include everything without a kind of its own.
+KINDS = ("parameters", "gradients", "optimizer_state", "activations", "fetch_buffers")
+# Kinds of tensors that come and go between operators.
+BETWEEN = ("gradients", "activations", "fetch_buffers")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,25 +47,60 @@ class Peak:
 
     Attributes:
         worker: its number.
-        fixed_bytes: parameters, auxiliary and optimizer states, and inputs: there all the time.
+        fixed: by kind of KINDS, bytes that are there all the time: parameters, auxiliary and
+            optimizer states, and inputs as activations.
         nodes: the nodes that it runs, in order.
-        bytes: for each node, the tensors between operators that are alive while it runs.
+        between: by kind of BETWEEN, for each node the bytes of tensors between operators that
+            are alive while it runs.
         held: the tensors alive at the worst moment, largest first.
         allocated_bytes: bytes that MXNet allocates for such tensors, including space that it
             cannot reuse; 0 if unknown.
     """
 
     worker: int
-    fixed_bytes: int
+    fixed: Mapping[str, int]
     nodes: tuple[str, ...]
-    bytes: tuple[int, ...]
+    between: Mapping[str, tuple[int, ...]]
     held: tuple[Held, ...]
     allocated_bytes: int
 
     @property
+    def fixed_bytes(self) -> int:
+        """The bytes that are there all the time."""
+        return sum(self.fixed.values())
+
+    @functools.cached_property
+    def bytes(self) -> tuple[int, ...]:
+        """For each node, the tensors between operators that are alive while it runs."""
+        return tuple(map(sum, zip(*self.between.values())))
+
+    @functools.cached_property
     def moment(self) -> int:
         """Index in `nodes` of the node that runs at the worst moment."""
         return max(range(len(self.bytes)), key=self.bytes.__getitem__, default=0)
+
+
+def alive_over_time(
+    lives: Iterable[tuple[str, int, int, int]], moments: Sequence[int]
+) -> dict[str, tuple[int, ...]]:
+    """By kind of BETWEEN, the bytes alive at each moment.
+
+    Args:
+        lives: the kind, bytes, birth and death of each tensor; it is alive from its birth until
+            before its death.
+        moments: their times, in order.
+
+    >>> alive_over_time([("activations", 8, 0, 2), ("activations", 4, 1, 3)], range(4))[
+    ...     "activations"
+    ... ]
+    (8, 12, 4, 0)
+    """
+    changes = {kind: [0] * (len(moments) + 1) for kind in BETWEEN}
+    for kind, size, born, died in lives:
+        of_kind = changes[kind]
+        of_kind[bisect.bisect_left(moments, born)] += size
+        of_kind[bisect.bisect_left(moments, died)] -= size
+    return {kind: tuple(itertools.accumulate(each[:-1])) for kind, each in changes.items()}
 
 
 def operator_of(node: str) -> str:

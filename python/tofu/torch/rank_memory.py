@@ -18,7 +18,7 @@ from typing import Any, Optional, Union
 import torch
 
 from tofu.plans import Plan
-from tofu.plans.peak import Held, Peak
+from tofu.plans.peak import KINDS, Held, Peak, alive_over_time
 from tofu.torch.exchange import FILL, Exchange, Message, Pending, Piece, Region, Tiles, Transfers
 from tofu.torch.module_graph import OPTIMIZERS
 from tofu.torch.placements import tiles_of
@@ -62,7 +62,8 @@ class Lives(TorchDispatchMode):
         lives: all lives, in order of allocation.
         events: number of allocations and frees so far.
         bytes: bytes allocated now.
-        most_bytes: most bytes allocated at once since it was last set to `bytes`.
+        most_bytes: most bytes allocated at once since `begin_operator`.
+        most_event: the number of the event after which they were.
         operator, fetched: values for the lives that begin next.
     """
 
@@ -71,7 +72,7 @@ class Lives(TorchDispatchMode):
         self.lives: list[Life] = []
         self.events = 0
         self.bytes = 0
-        self.most_bytes = 0
+        self.most_bytes, self.most_event = 0, -1
         self.operator, self.fetched = "", False
         self._kept = {_place(tensor) for tensor in kept}
         self._seen: dict[int, Any] = {}  # tensors that are alive, by id
@@ -107,9 +108,15 @@ class Lives(TorchDispatchMode):
             self._changed(-shared[1].bytes)
 
     def _changed(self, size: int) -> None:
-        self.events += 1
         self.bytes += size
-        self.most_bytes = max(self.most_bytes, self.bytes)
+        if self.bytes > self.most_bytes:
+            self.most_bytes, self.most_event = self.bytes, self.events
+        self.events += 1
+
+    def begin_operator(self, name: str, *, fetched: bool) -> None:
+        """Note for whom memory is allocated from now on."""
+        self.operator, self.fetched = name, fetched
+        self.most_bytes, self.most_event = self.bytes, self.events - 1
 
     def of(self, tensor: Any) -> Optional[Life]:
         """The life of a tensor's memory, if it is alive."""
@@ -212,28 +219,27 @@ class _DryProgram(Program):
         self.exchange: _NoExchange = _NoExchange(place)
         self.lives = Lives()
         self.nodes: list[str] = []
-        self.most: list[int] = []
+        self.worst_events: list[int] = []  # for each node, after which most is alive
 
     def _run(self, call: Call, tiles: Tiles) -> None:
         self._noted(call.name, fetched=False)
         super()._run(call, tiles)
-        self.most[-1] = self.lives.most_bytes
+        self.worst_events[-1] = self.lives.most_event
 
     def _exchange(
         self, step: Union[Start, Fetch], tiles: Tiles, pending: dict[str, Pending]
     ) -> None:
         self._noted(step.name, fetched=True)
         super()._exchange(step, tiles, pending)
-        self.most[-1] = self.lives.most_bytes
+        self.worst_events[-1] = self.lives.most_event
 
     def _started(self, moves: Moves, tiles: Tiles) -> Pending:
         return self.exchange.start_outline(moves, tiles)
 
     def _noted(self, node: str, *, fetched: bool) -> None:
-        lives = self.lives
-        lives.operator, lives.fetched, lives.most_bytes = node, fetched, lives.bytes
+        self.lives.begin_operator(node, fetched=fetched)
         self.nodes.append(node)
-        self.most.append(lives.bytes)
+        self.worst_events.append(self.lives.most_event)
 
     def tile(self, variable: Variable) -> Any:
         """Allocate a variable's tile without data."""
@@ -286,25 +292,27 @@ def step_memory(plan: TorchPlan, rank: int = 0) -> StepMemory:
     """Measures the memory of a rank's training step, without the allocator's fragmentation."""
     program, fixed, gradients = dry_run(plan, rank)
     lives = program.lives.lives
+    kind_of = [
+        "gradients" if k in gradients else "fetch_buffers" if life.fetched else "activations"
+        for k, life in enumerate(lives)
+    ]
+    end = program.lives.events
+    spans = [
+        (kind, life.bytes, life.born, end if life.died is None else life.died)
+        for kind, life in zip(kind_of, lives)
+    ]
     at = worst_moment(lives)
-    kinds = {
-        "parameters": fixed["parameters"],
-        "gradients": 0,
-        "optimizer_state": fixed["optimizer_state"],
-        "activations": fixed["activations"],
-        "fetch_buffers": 0,
-    }
+    kinds = {kind: fixed.get(kind, 0) for kind in KINDS}
     held = []
-    for k, life in enumerate(lives):
-        if life.born <= at and (life.died is None or at < life.died):
-            kind = "gradients" if k in gradients else "fetch_buffers" if life.fetched else ""
-            kinds[kind or "activations"] += life.bytes
+    for life, (kind, size, born, died) in zip(lives, spans):
+        if born <= at < died:
+            kinds[kind] += size
             shown = {"gradients": "result", "fetch_buffers": "fetched"}.get(kind, "tensor")
-            held.append(Held(life.operator, 0, life.bytes, shown))
+            held.append(Held(life.operator, 0, size, shown))
     held.sort(key=lambda each: -each.bytes)
-    constant = sum(fixed.values())
-    nodes, most = tuple(program.nodes), tuple(program.most)
-    return StepMemory(kinds, Peak(0, constant, nodes, most, tuple(held), 0), tuple(lives))
+    between = alive_over_time(spans, program.worst_events)
+    peak = Peak(0, fixed, tuple(program.nodes), between, tuple(held), 0)
+    return StepMemory(kinds, peak, tuple(lives))
 
 
 def held_bytes(plan: TorchPlan) -> list[int]:

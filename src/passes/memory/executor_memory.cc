@@ -4,7 +4,6 @@
 #include <iterator>
 #include <map>
 #include <memory_resource>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -95,14 +94,20 @@ class Planner {
   void Trace(ExecutorMemory* memory) {
     const auto& needed = memory->live_per_worker;
     const auto most = std::max_element(needed.begin(), needed.end());
-    stop_worker_ = static_cast<int>(most - needed.begin());
-    stop_bytes_ = *most;
+    traced_worker_ = static_cast<int>(most - needed.begin());
+    head_of_.assign(block_of_.size(), -1);
+    for (size_t i = 0; i < order_.heads.size(); ++i) {
+      head_of_[order_.heads[i]] = static_cast<int>(i);
+    }
     VisitAll();
-    std::stable_sort(at_stop_.begin(), at_stop_.end(),
-                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-    memory->peak_worker = stop_worker_;
-    memory->peak = std::move(at_stop_);
+    for (const Block& block : blocks_) {
+      if (block.live > 0 && block.worker == traced_worker_) NoteLife(block);
+    }
+    std::stable_sort(lives_.begin(), lives_.end(),
+                     [](const auto& a, const auto& b) { return a.born < b.born; });
+    memory->peak_worker = traced_worker_;
     memory->moments = std::move(moments_);
+    memory->lives = std::move(lives_);
   }
 
  private:
@@ -113,6 +118,7 @@ class Planner {
     int64_t readers = 0;  // readers that have not run yet
     int64_t live = 0;     // bytes of the tensor that it holds
     int entry = 0;        // the tensor that it holds
+    int born = 0;         // the traced worker's moment since which it holds it
   };
 
   using FreeBlocks = std::pmr::multimap<int64_t, int>;  // planned bytes -> block
@@ -153,9 +159,8 @@ class Planner {
     for (auto it = outputs.rbegin(); it != outputs.rend(); ++it) {
       Request(order_.workers[place], it->second);
     }
-    if (order_.workers[place] == stop_worker_) {
-      moments_.push_back({order_.sources[place], live_[stop_worker_]});
-    }
+    if (order_.workers[place] == traced_worker_)
+      moments_.push_back(order_.sources[place]);
     for (size_t i = order_.first_read[place]; i < order_.first_read[place + 1]; ++i) {
       const int block = block_of_[order_.reads[i]];
       if (block < 0 || nodes_.IsIgnored(i)) continue;
@@ -186,6 +191,8 @@ class Planner {
       if (!same && (ignores_all || blocks_[block].readers != 1)) continue;
       taken[pair.input] = 1;
       block_of_[out] = block;
+      if (blocks_[block].worker == traced_worker_) NoteLife(blocks_[block]);
+      blocks_[block].born = static_cast<int>(moments_.size());
       blocks_[block].entry = out;
       blocks_[block].readers += readers_[out];
     }
@@ -196,7 +203,7 @@ class Planner {
     int block = TakeFree(worker, size);
     if (block == kNone) {
       block = static_cast<int>(blocks_.size());
-      blocks_.push_back({worker, size, 0, 0, 0, 0});
+      blocks_.push_back({worker, size, 0, 0, 0, 0, 0});
     }
     const int64_t bytes = nodes_.Bytes(entry);
     Block& taken = blocks_[block];
@@ -205,21 +212,18 @@ class Planner {
     taken.readers = readers_[entry];
     taken.live = bytes;
     taken.entry = entry;
+    taken.born = static_cast<int>(moments_.size());
     live_[worker] += taken.live;
     peak_[worker] = std::max(peak_[worker], live_[worker]);
     block_of_[entry] = block;
-    if (worker == stop_worker_ && live_[worker] == stop_bytes_) NoteLive();
   }
 
-  void NoteLive() {
-    if (!at_stop_.empty()) return;
-    const std::set<int> heads(order_.heads.begin(), order_.heads.end());
-    for (const Block& block : blocks_) {
-      if (block.worker != stop_worker_ || block.live == 0) continue;
-      const int place = order_.place(block.entry);
-      at_stop_.push_back({order_.sources[place], block.entry - order_.first_entry[place],
-                          block.live, heads.count(block.entry) > 0});
-    }
+  // Notes that the tensor in the block dies now.
+  void NoteLife(const Block& block) {
+    const int now = static_cast<int>(moments_.size());
+    const int place = order_.place(block.entry);
+    lives_.push_back({order_.sources[place], block.entry - order_.first_entry[place],
+                      block.live, head_of_[block.entry], block.born, now});
   }
 
   int TakeFree(int worker, int64_t size) {
@@ -238,6 +242,7 @@ class Planner {
 
   void Release(int block) {
     Block& released = blocks_[block];
+    if (released.worker == traced_worker_) NoteLife(released);
     live_[released.worker] -= std::exchange(released.live, 0);
     free_[released.worker].emplace(released.planned, block);
   }
@@ -254,10 +259,10 @@ class Planner {
   std::vector<int64_t> peak_;                     // [worker]
   std::vector<std::pair<int64_t, int>> outputs_;  // of the visited node: elements, entry
   std::vector<char> taken_;                       // [input of the visited node]
-  int stop_worker_ = -1;
-  int64_t stop_bytes_ = 0;
-  std::vector<LiveTensor> at_stop_;
-  std::vector<LiveMoment> moments_;
+  int traced_worker_ = -1;
+  std::vector<int> head_of_;       // [entry]: the number of a head that it is, or -1
+  std::vector<int> moments_;       // places of nodes of the traced worker
+  std::vector<LiveTensor> lives_;  // of the traced worker
 };
 
 bool Fits(const MemoryRule& rule, const Node& node) {

@@ -61,18 +61,15 @@ struct ExecutorMemoryOptions {
   std::vector<char> external_heads;  // [head]: written to the caller's array
 };
 
-// An output of a node.
+// An output of a node, and the moments of a worker at which it is alive: born .. died
+// - 1.
 struct LiveTensor {
   int node = 0;  // number in the graph; -1: a copy
   int output = 0;
   int64_t bytes = 0;
-  bool is_head = false;
-};
-
-// A node of the worker that needs most, and the bytes alive while it runs.
-struct LiveMoment {
-  int node = 0;  // number in the graph; -1: a copy
-  int64_t bytes = 0;
+  int head = -1;  // the number of a head that it is; -1: none
+  int born = 0;
+  int died = 0;
 };
 
 struct ExecutorMemory {
@@ -81,9 +78,10 @@ struct ExecutorMemory {
   std::vector<int64_t> bytes_per_worker;  // allocated
   std::vector<int64_t> live_per_worker;   // most bytes alive at one moment
   int peak_worker = 0;                    // the worker that needs most
-  // The tensors alive on the peak worker at its peak, largest first.
-  std::vector<LiveTensor> peak;
-  std::vector<LiveMoment> moments;  // of the peak worker, in the executor's order
+  // The nodes that the peak worker runs, in the executor's order, as numbers in the graph
+  // (-1: a copy). Each is a moment.
+  std::vector<int> moments;
+  std::vector<LiveTensor> lives;  // of the peak worker, by birth
   // [entry of the order]: the block that holds it; negative: the caller's array.
   std::vector<int> blocks;
 };

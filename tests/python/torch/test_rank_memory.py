@@ -37,6 +37,11 @@ def test_the_worst_moment_is_that_of_a_recount(name) -> None:
     ]
     assert max(sums) + found.peak.fixed_bytes == found.bytes
     assert max(found.peak.bytes) == max(sums) == sum(held.bytes for held in found.peak.held)
+    at = found.peak.moment
+    assert {
+        kind: found.peak.fixed.get(kind, 0) + of_kind[at]
+        for kind, of_kind in found.peak.between.items()
+    } == {kind: found.kinds[kind] for kind in found.peak.between}
 
 
 def test_views_take_no_memory_and_keep_what_they_view() -> None:

@@ -61,14 +61,17 @@ class LiveTensor:
         op: the node's operator.
         output: the number of the node's output.
         bytes: its size.
-        is_head: whether it is a head of the graph.
+        head: the number of a head of the graph that it is; -1 for none.
+        born, died: the moment at which it is written, and the first one at which it is gone.
     """
 
     node: str
     op: str
     output: int
     bytes: int
-    is_head: bool
+    head: int
+    born: int
+    died: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,19 +84,18 @@ class ExecutorMemory:
             all workers at four bytes per element.
         bytes_per_worker: the bytes allocated.
         live_per_worker: the most bytes needed at one moment.
-        peak: the tensors alive at that moment on the worker that needs most, largest first.
-        peak_worker: the number of that worker.
-        moments: the nodes that this worker runs, in order, and the bytes alive while each runs;
-            "" for a copy.
+        peak_worker: the number of the worker that needs most.
+        moments: the nodes that this worker runs, in order; "" for a copy.
+        lives: its tensors between operators.
     """
 
     match_range: int
     planned_bytes: int
     bytes_per_worker: tuple[int, ...]
     live_per_worker: tuple[int, ...]
-    peak: tuple[LiveTensor, ...] = ()
     peak_worker: int = 0
-    moments: tuple[tuple[str, int], ...] = ()
+    moments: tuple[str, ...] = ()
+    lives: tuple[LiveTensor, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,9 +161,9 @@ def predict(
         planned_bytes=prediction["planned_bytes"],
         bytes_per_worker=tuple(prediction["bytes_per_worker"]),
         live_per_worker=tuple(prediction["live_per_worker"]),
-        peak=tuple(LiveTensor(*record) for record in prediction["peak"]),
         peak_worker=prediction["peak_worker"],
         moments=tuple(prediction["moments"]),
+        lives=tuple(LiveTensor(*record) for record in prediction["lives"]),
     )
 
 

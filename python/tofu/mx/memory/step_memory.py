@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Optional
 
 import mxnet as mx
@@ -20,17 +20,16 @@ import mxnet as mx
 from tofu import _core
 from tofu.dtypes import dtype_bytes, dtype_flag
 from tofu.plans.layout import Layout, heads_of, variables_of
-from tofu.plans.peak import Held, Peak
+from tofu.plans.peak import KINDS, Held, Peak, alive_over_time
 
 from ..extension import MATCH_RANGE
 from ..run.executor import planner_settings
 from .executor_memory import DEFAULT_MATCH_RANGE, ExecutorMemory, LiveTensor, predict
 
-__all__ = ["KINDS", "StepMemory", "step_memory"]
+__all__ = ["StepMemory", "step_memory"]
 
-KINDS = ("parameters", "gradients", "optimizer_state", "activations", "fetch_buffers")
 _GRADIENT, _STATE = "gradient:", "state:"
-_MULTIFETCH = "_tofu_multifetch"
+_MULTIFETCH, _FETCHED = "_tofu_multifetch", "fetch_buffers"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,16 +65,22 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
         for count, size in zip(counts, _tile_bytes(variable.layout)):
             count[_kind(variable.role)] += size
     pools = [0] * workers
-    fetched = 0
-    fixed = [sum(count.values()) for count in counts]
+    fixed = [dict(count) for count in counts]
+    gradients: set[int] = set()
     for head in heads_of(step.backward_heads):
         if head.role.startswith(_GRADIENT):
+            gradients.update(head.numbers)
             for count, size in zip(counts, _tile_bytes(head.layout)):
                 count["gradients"] += size
-    predictions = [_predict(graph, contexts) for graph in step.graphs]
-    for prediction in predictions:
+    peaks = []
+    graphs = step.graphs
+    for graph in graphs:
+        prediction = _predict(graph, contexts)
         pools = [a + b for a, b in zip(pools, prediction.bytes_per_worker)]
-        fetched = max(fetched, _fetch_buffers(prediction))
+        own = gradients if graph is graphs[-1] else ()
+        peaks.append(_peak(prediction, fixed[prediction.peak_worker], own))
+    # Those alive when most memory is needed.
+    fetched = max(peak.between[_FETCHED][peak.moment] for peak in peaks if peak.nodes)
     totals = []
     for count, pool in zip(counts, pools):
         # Gradients are outputs of an executor, so its pool contains them.
@@ -84,26 +89,37 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
         count["activations"] += others - count["fetch_buffers"]
         totals.append(sum(count.values()))
     # The half that needs more memory at its worst moment.
-    worst = max(predictions, key=lambda prediction: max(prediction.live_per_worker))
-    peak = _peak(worst, fixed[worst.peak_worker])
+    peak = max(peaks, key=lambda peak: max(peak.bytes, default=0))
     return StepMemory(counts[totals.index(max(totals))], tuple(totals), peak)
 
 
-def _peak(prediction: ExecutorMemory, fixed_bytes: int) -> Peak:
-    return Peak(
+def _peak(prediction: ExecutorMemory, fixed: Mapping[str, int], gradients: Collection[int]) -> Peak:
+    """The memory of the fullest worker; `gradients`: numbers of heads that are gradients."""
+
+    def kind_of(live: LiveTensor) -> str:
+        if live.head in gradients:
+            return "gradients"
+        return _FETCHED if _held(live) == "fetched" else "activations"
+
+    lives = ((kind_of(live), live.bytes, live.born, live.died) for live in prediction.lives)
+    peak = Peak(
         worker=prediction.peak_worker,
-        fixed_bytes=fixed_bytes,
-        nodes=tuple(name for name, _ in prediction.moments),
-        bytes=tuple(count for _, count in prediction.moments),
-        held=tuple(
-            Held(live.node, live.output, live.bytes, "result" if live.is_head else _held(live))
-            for live in prediction.peak
-        ),
+        fixed=fixed,
+        nodes=prediction.moments,
+        between=alive_over_time(lives, range(len(prediction.moments))),
+        held=(),
         allocated_bytes=prediction.bytes_per_worker[prediction.peak_worker],
+    )
+    held = [live for live in prediction.lives if live.born <= peak.moment < live.died]
+    held.sort(key=lambda live: -live.bytes)
+    return dataclasses.replace(
+        peak, held=tuple(Held(each.node, each.output, each.bytes, _held(each)) for each in held)
     )
 
 
 def _held(live: LiveTensor) -> str:
+    if live.head >= 0:
+        return "result"
     return "fetched" if live.op == _MULTIFETCH or not live.node else "tensor"
 
 
@@ -126,11 +142,4 @@ def _predict(graph: _core.Graph, contexts: Sequence[mx.Context]) -> ExecutorMemo
         workers=len(contexts),
         match_range=DEFAULT_MATCH_RANGE if match_range is None else int(match_range),
         search_match_range=match_range is None,
-    )
-
-
-def _fetch_buffers(prediction: ExecutorMemory) -> int:
-    """Bytes of fetched tensors when most memory is needed, except gradients' tiles."""
-    return sum(
-        live.bytes for live in prediction.peak if _held(live) == "fetched" and not live.is_head
     )

@@ -16,7 +16,7 @@ from tofu.dtypes import dtype_bytes
 
 from ..layers import DIRECTIONS, direction_of, layer_of, updated_variables
 from ..names import readable
-from ..peak import Peak, operator_of
+from ..peak import KINDS, Peak, operator_of
 from ..plan import Plan, TensorPlan, tile_bounds
 from .peak import held_groups
 from .picture import draw, worker_pieces
@@ -256,14 +256,16 @@ def _reads(
 
 
 def _peak(plan: Plan, peak: Peak, names: _Numbers) -> dict[str, Any]:
-    """The memory chart: each point is the peak of consecutive operators."""
+    """The memory chart: each point is the peak of consecutive operators, by kind of memory."""
     width = max(1, -(-len(peak.nodes) // _MOST_POINTS))
     points = []
     for begin in range(0, len(peak.nodes), width):
         at = max(range(begin, min(begin + width, len(peak.nodes))), key=peak.bytes.__getitem__)
-        points.append([at, peak.bytes[at], names(operator_of(peak.nodes[at]))])
+        held = [peak.fixed.get(kind, 0) + _at(peak.between.get(kind), at) for kind in KINDS]
+        points.append([at, names(operator_of(peak.nodes[at])), held])
     return {
         "worker": peak.worker,
+        "kinds": [kind.replace("_", " ") for kind in KINDS],
         "fixed": peak.fixed_bytes,
         "allocated": peak.allocated_bytes,
         "count": len(peak.nodes),
@@ -273,3 +275,7 @@ def _peak(plan: Plan, peak: Peak, names: _Numbers) -> dict[str, Any]:
             [group.name, len(group), group.first.kind, group.bytes] for group in held_groups(plan)
         ],
     }
+
+
+def _at(bytes_over_time: Optional[Sequence[int]], moment: int) -> int:
+    return bytes_over_time[moment] if bytes_over_time else 0

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <random>
 
 #include "base/error.h"
@@ -96,6 +98,22 @@ TEST(ExecutorMemory, WritesInPlaceOnlyWhereBothHaveAsManyBytes) {
   EXPECT_EQ(planned(kFloat64, true), 32);
 }
 
+TEST(ExecutorMemory, ATensorInPlaceOfAnotherOneTakesItsMemoryAtOneMoment) {
+  GraphBuilder builder;
+  NodeEntry at = AddVariable(&builder, "x", 0, {4});
+  for (const char* name : {"a", "b"}) at = builder.Copy(name, 0, at);
+  const Ordered bound = Bound(&builder, {at});
+  MemoryTable table = NoRules(builder);
+  table.node_rules[at.node] = 0;
+  table.rules = {{{{0, 0, false}}, {}}};
+  const ExecutorMemory memory = PlanExecutorMemory(bound, table, {});
+  ASSERT_EQ(memory.lives.size(), 2);
+  for (int i : {0, 1}) {
+    EXPECT_EQ(memory.lives[i].born, i);
+    EXPECT_EQ(memory.lives[i].died, i + 1);
+  }
+}
+
 TEST(ExecutorMemory, WritesInPlaceOfOneInputOnlyOnce) {
   for (const bool identity : {false, true}) {
     GraphBuilder builder;
@@ -141,6 +159,21 @@ TEST(ExecutorMemory, PlansFourBytesAnElementAndAllocatesTheDtypes) {
   EXPECT_EQ(memory.bytes_per_worker, (std::vector<int64_t>{0, 32}));
 }
 
+// The tensors alive at a moment.
+std::vector<LiveTensor> AliveAt(const ExecutorMemory& memory, int moment) {
+  std::vector<LiveTensor> alive;
+  for (const LiveTensor& live : memory.lives) {
+    if (live.born <= moment && moment < live.died) alive.push_back(live);
+  }
+  return alive;
+}
+
+int64_t BytesOf(const std::vector<LiveTensor>& tensors) {
+  int64_t bytes = 0;
+  for (const LiveTensor& tensor : tensors) bytes += tensor.bytes;
+  return bytes;
+}
+
 TEST(ExecutorMemory, NamesWhatIsAliveAtTheWorstMoment) {
   GraphBuilder builder;
   const NodeEntry small = builder.Copy("small", 0, AddVariable(&builder, "x", 0, {4}));
@@ -150,12 +183,17 @@ TEST(ExecutorMemory, NamesWhatIsAliveAtTheWorstMoment) {
   const Ordered bound = Bound(&builder, {at, small});
   const ExecutorMemory memory = PlanExecutorMemory(bound, NoRules(builder), {});
   EXPECT_EQ(memory.live_per_worker, (std::vector<int64_t>{64 + 64 + 16}));
-  ASSERT_EQ(memory.peak.size(), 3);
-  EXPECT_EQ(builder.graph().nodes[memory.peak[0].node].name, "b");
-  EXPECT_EQ(memory.peak[0].bytes, 64);
-  EXPECT_EQ(builder.graph().nodes[memory.peak[1].node].name, "c");
-  EXPECT_EQ(builder.graph().nodes[memory.peak[2].node].name, "small");
-  EXPECT_EQ(memory.peak[2].bytes, 16);
+  const auto names = [&](int moment) {
+    std::map<std::string, int64_t> sizes;
+    for (const LiveTensor& live : AliveAt(memory, moment)) {
+      EXPECT_EQ(live.head, live.node == at.node ? 0 : live.node == small.node ? 1 : -1);
+      sizes[builder.graph().nodes[live.node].name] = live.bytes;
+    }
+    return sizes;
+  };
+  using Sizes = std::map<std::string, int64_t>;
+  EXPECT_EQ(names(1), (Sizes{{"a", 64}, {"b", 64}}));
+  EXPECT_EQ(names(3), (Sizes{{"b", 64}, {"c", 64}, {"small", 16}}));
 }
 
 TEST(ExecutorMemory, CountsWhatIsAliveWhileEachNodeOfTheFullestWorkerRuns) {
@@ -169,8 +207,9 @@ TEST(ExecutorMemory, CountsWhatIsAliveWhileEachNodeOfTheFullestWorkerRuns) {
   const ExecutorMemory memory = PlanExecutorMemory(bound, NoRules(builder), options);
   EXPECT_EQ(memory.peak_worker, 0);
   std::vector<std::pair<std::string, int64_t>> moments;
-  for (const LiveMoment& moment : memory.moments) {
-    moments.emplace_back(builder.graph().nodes[moment.node].name, moment.bytes);
+  for (size_t i = 0; i < memory.moments.size(); ++i) {
+    moments.emplace_back(builder.graph().nodes[memory.moments[i]].name,
+                         BytesOf(AliveAt(memory, static_cast<int>(i))));
   }
   // While b runs, a is alive, too; tensors of the other worker do not count.
   EXPECT_EQ(moments, (std::vector<std::pair<std::string, int64_t>>{
@@ -210,7 +249,9 @@ TEST(ExecutorMemory, NeverPlansLessThanWhatLives) {
       const ExecutorMemory memory = PlanExecutorMemory(bound, none, options);
       ASSERT_GE(memory.bytes_per_worker[0], memory.live_per_worker[0]) << "seed " << seed;
       int64_t peak = 0;
-      for (const LiveTensor& live : memory.peak) peak += live.bytes;
+      for (size_t i = 0; i < memory.moments.size(); ++i) {
+        peak = std::max(peak, BytesOf(AliveAt(memory, static_cast<int>(i))));
+      }
       ASSERT_EQ(peak, memory.live_per_worker[0]) << "seed " << seed;
     }
   }

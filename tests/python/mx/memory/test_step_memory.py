@@ -10,9 +10,10 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.models import build
 from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.memory import executor_memory
-from tofu.mx.memory.step_memory import KINDS, step_memory
+from tofu.mx.memory.step_memory import step_memory
 from tofu.mx.run import executor
 from tofu.plans.layout import variables_of
+from tofu.plans.peak import KINDS
 
 from .arrays import empty_variables
 
@@ -65,6 +66,12 @@ def test_what_is_held_at_the_worst_moment_adds_up(divided, joint):
     assert set(peak.nodes) - {""} <= nodes
     assert {held.kind for held in peak.held} <= {"tensor", "fetched", "result"}
     assert any(held.kind == "result" for held in peak.held)
+    found = step_memory(step, [mx.cpu(worker) for worker in range(WORKERS)])
+    # Apart, the forward half is the fuller one, and has no gradients.
+    gradients = found.kinds["gradients"] if joint else 0
+    assert peak.between["gradients"][-1] == gradients, "they stay to the end"
+    fetched = peak.between["fetch_buffers"][peak.moment]
+    assert fetched == found.kinds["fetch_buffers"] > 0 if joint else fetched == 0
 
 
 def _deep(rate):

@@ -505,13 +505,20 @@ def test_ticks_are_round(page, most, ticks):
 def test_memory_over_a_step(page):
     nodes = ("net_fc0_fwd@0", "net_fc1_fwd@0", "net_fc0_fwd_backward@0")
     held = (Held(nodes[1], 0, 2048, "tensor"), Held("", 0, 1024, "fetched"))
-    peak = Peak(0, 1024, nodes, (1024, 3072, 2048), held, 4096)
+    between = {"activations": (1024, 2048, 2048), "fetch_buffers": (0, 1024, 0)}
+    peak = Peak(0, {"parameters": 1024}, nodes, between, held, 4096)
     plan = dataclasses.replace(net(), peak=peak, bytes_per_worker={"parameters": 1024})
     browser = page(render_html(plan))
     choose(browser, "memory")
     assert texts(browser, ".reading") == ["operator 2 of 3, net_fc1_fwd: 4.0 KiB"]
     type_into(browser, "#memory input", "2")
     assert texts(browser, ".reading") == ["operator 3 of 3, net_fc0_fwd_backward: 3.0 KiB"]
+    legend = ["parameters 1.0 KiB", "activations 2.0 KiB", "fetch buffers 0 bytes"]
+    assert texts(browser, "#memory .legend > span") == legend
+    heights = browser.run(
+        "[...document.querySelectorAll('#memory .chart path')].map((e) => e.getBBox().height)"
+    )
+    assert heights[1] == pytest.approx(2 * heights[0], rel=0.01)
     assert texts(browser, "#memory .held td") == [
         "net_fc1_fwd", "", "", "2.0 KiB", "(copies)", "", "fetched", "1.0 KiB",
     ]  # fmt: skip

@@ -160,14 +160,19 @@ def test_memory_over_a_step_keeps_the_worst_moment():
     sizes[worst] = 12345
     nodes = tuple(f"fc{at}_fwd@1" for at in range(count))
     held = (Held(nodes[worst], 0, 12345, "tensor"),)
-    peak = Peak(1, 1000, nodes, tuple(sizes), held, 20000)
+    between = {"gradients": (7,) * count, "activations": tuple(sizes)}
+    peak = Peak(1, {"parameters": 900, "activations": 100}, nodes, between, held, 20000)
     page = Page(render_html(dataclasses.replace(stack(), peak=peak)))
     found = page.data["plans"][0]["peak"]
     assert (found["worker"], found["fixed"], found["allocated"]) == (1, 1000, 20000)
     assert (found["count"], found["moment"]) == (count, worst)
     assert 300 < len(found["points"]) <= 600
     (point,) = (point for point in found["points"] if point[0] == worst)
-    assert point[1] == 12345 and page.data["names"][point[2]] == f"fc{worst}_fwd"
+    assert page.data["names"][point[1]] == f"fc{worst}_fwd"
+    assert dict(zip(found["kinds"], point[2])) == {
+        "parameters": 900, "gradients": 7, "optimizer state": 0, "activations": 12445,
+        "fetch buffers": 0,
+    }  # fmt: skip
     assert found["held"] == [[f"fc{worst}_fwd", 1, "tensor", 12345]]
 
 

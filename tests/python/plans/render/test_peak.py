@@ -14,9 +14,13 @@ from ..documents import stack
 
 PEAK = Peak(
     worker=2,
-    fixed_bytes=1024,
+    fixed={"parameters": 1024},
     nodes=("fc0_fwd@2", "fc1_fwd@2/in0/fetch", "fc1_fwd@2"),
-    bytes=(2048, 4096, 3072),
+    between={
+        "gradients": (0, 1024, 0),
+        "activations": (2048, 2048, 2048),
+        "fetch_buffers": (0, 1024, 1024),
+    },
     held=(
         Held("fc0_fwd@2", 0, 2048, "tensor"),
         Held("fc1_fwd@2/in0/fetch", 0, 1024, "fetched"),

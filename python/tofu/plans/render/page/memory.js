@@ -1,12 +1,27 @@
 // What a worker holds over a step, as a chart, and at its worst moment, as a table.
 
+// A line at the very top of a chart would be cut.
+const HEADROOM = 1.03;
+// Kinds from below: what stays all the time first. The colours are those of the bar above.
+const STACK = [0, 2, 1, 3, 4];
+
 function memoryChart(peak, data) {
   const [width, height, left, bottom] = [960, 260, 84, 28];
-  const most = Math.max(1, data.limit || 0, peak.fixed + Math.max(0, ...peak.points.map((point) => point[1])));
+  const total = (point) => point[2].reduce((sum, bytes) => sum + bytes, 0);
+  const worst = peak.points.reduce((best, point, i) => (total(point) > total(peak.points[best]) ? i : best), 0);
+  const most = HEADROOM * Math.max(1, data.limit || 0, total(peak.points[worst]));
   const x = (at) => left + ((width - left - 8) * at) / Math.max(1, peak.count - 1);
   const y = (bytes) => 8 + (height - bottom - 8) * (1 - bytes / most);
-  const line = peak.points.map(([at, bytes]) => `${x(at).toFixed(1)},${y(peak.fixed + bytes).toFixed(1)}`);
-  const area = `M${x(0)},${y(0)} L${line.join(" L")} L${x(peak.count - 1)},${y(0)} Z`;
+  const spot = (at, bytes) => `${x(at).toFixed(1)},${y(bytes).toFixed(1)}`;
+  const kinds = STACK.filter((kind) => peak.points.some((point) => point[2][kind]));
+  let below = peak.points.map(() => 0);
+  const areas = kinds.map((kind) => {
+    const above = peak.points.map((point, i) => below[i] + point[2][kind]);
+    const line = (heights) => peak.points.map(([at], i) => spot(at, heights[i]));
+    const path = `M${[...line(above), ...line(below).reverse()].join(" L")} Z`;
+    below = above;
+    return draw("path", { d: path, class: `kind${kind}` }, draw("title", {}, peak.kinds[kind]));
+  });
   const ticks = roundBytes(most).map((bytes) => draw("g", {},
     draw("line", { x1: left, x2: width - 8, y1: y(bytes), y2: y(bytes), class: "grid" }),
     draw("text", { x: left - 8, y: y(bytes) + 4, class: "tick" }, formatBytes(bytes))));
@@ -16,20 +31,22 @@ function memoryChart(peak, data) {
   const marker = draw("line", { y1: 8, y2: height - bottom, class: "marker" });
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img",
     "aria-label": "bytes held while each operator runs" },
-    ticks, draw("path", { d: area, class: "area" }),
-    draw("rect", { x: left, y: y(peak.fixed), width: width - left - 8,
-      height: y(0) - y(peak.fixed), class: "fixed" }), limit, marker,
+    ticks, areas, limit, marker,
     draw("text", { x: left, y: height - 6, class: "axis" }, "first operator of the step"),
     draw("text", { x: width - 8, y: height - 6, class: "axis end" }, "last"));
+  const counts = kinds.map(() => make("span", { class: "number" }));
+  const legend = make("p", { class: "legend" }, kinds.map((kind, i) =>
+    make("span", {}, make("i", { class: `kind${kind}` }), `${peak.kinds[kind]} `, counts[i])));
   const said = make("output", { class: "reading" });
   const slider = make("input", { type: "range", min: 0, max: peak.points.length - 1,
     "aria-label": "operator of the step" });
   const read = () => {
-    const [at, bytes, name] = peak.points[Number(slider.value)];
+    const [at, name, held] = peak.points[Number(slider.value)];
     marker.setAttribute("x1", x(at));
     marker.setAttribute("x2", x(at));
     said.textContent = `operator ${(at + 1).toLocaleString("en")} of ` +
-      `${peak.count.toLocaleString("en")}, ${labelOf(data, name)}: ${formatBytes(peak.fixed + bytes)}`;
+      `${peak.count.toLocaleString("en")}, ${labelOf(data, name)}: ${formatBytes(total(peak.points[slider.value]))}`;
+    kinds.forEach((kind, i) => { counts[i].textContent = formatBytes(held[kind]); });
   };
   slider.addEventListener("input", read);
   svg.addEventListener("pointermove", (event) => {
@@ -39,11 +56,9 @@ function memoryChart(peak, data) {
     slider.value = String(Math.round(share * (peak.points.length - 1)));
     read();
   });
-  const worst = peak.points.reduce((best, point, i) =>
-    (point[1] > peak.points[best][1] ? i : best), 0);
   slider.value = String(worst);
   read();
-  return make("div", {}, svg, slider, said);
+  return make("div", {}, svg, slider, said, legend);
 }
 
 function memoryView(plan, data) {
@@ -64,9 +79,9 @@ function memoryView(plan, data) {
   const heads = ["alive then, written by or fetched for", "", "", "bytes"];
   return [...title, ...kindTable,
     make("h3", {}, `Worker ${peak.worker} over a step`),
-    make("p", { class: "note" }, "Below the line are parameters, states and inputs ",
-      `(${formatBytes(peak.fixed)}), above it tensors between operators`,
-      peak.allocated ? `, for which MXNet allocates ${formatBytes(peak.allocated)}` : "",
+    make("p", { class: "note" }, "What is alive while each operator runs. ",
+      `${formatBytes(peak.fixed)} stay all the time`,
+      peak.allocated ? `; for the rest MXNet allocates ${formatBytes(peak.allocated)}` : "",
       ". Move the slider or the pointer."),
     memoryChart(peak, data),
     make("h3", {}, "At the worst moment"),
