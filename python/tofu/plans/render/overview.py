@@ -6,6 +6,7 @@ Does it fit, how are the largest weights cut, what does a step cost, and what to
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
@@ -139,7 +140,14 @@ def _weight(group: Repeated[TensorPlan], parts: Sequence[int], colours: Sequence
     tensor, drawn = group.first, draw(group.first, parts)
     times = f"{len(group)} x " if len(group) > 1 else ""
     shape = "x".join(map(str, tensor.shape))
-    text = f"{times}{shape}, {format_bytes(tensor.bytes)}; tiles {tiles_text(tensor, parts)}"
+    text = f"{times}{shape}, {format_bytes(tensor.bytes)}; "
+    if math.prod(tensor.tiles(parts)) == 1:
+        text += "whole on every worker"
+    else:
+        copies = "copies of " * tensor.replicated
+        text += (
+            f"{copies}tiles {tiles_text(tensor, parts).replace('=', '')}; cut {cuts_text(tensor)}"
+        )
     if len(drawn.cells) > _MOST_CELLS:
         return Weight(group.name, text, 0, 0, ())
     cells = tuple(
@@ -149,7 +157,7 @@ def _weight(group: Repeated[TensorPlan], parts: Sequence[int], colours: Sequence
         for number, worker in enumerate(cell.workers[:_STRIPES])
     )
     columns = drawn.columns * drawn.planes
-    return Weight(group.name, f"{text}; cut {cuts_text(tensor)}", columns, drawn.rows, cells)
+    return Weight(group.name, text, columns, drawn.rows, cells)
 
 
 def _owners(workers: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html.parser
 import json
 
-VOID = {"meta", "rect", "br", "img", "link", "input"}
+VOID = {"meta", "rect", "br", "img", "link", "input", "wbr"}
 
 
 class Page(html.parser.HTMLParser):

@@ -13,6 +13,8 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
@@ -190,12 +192,14 @@ def test_bars_have_one_scale(page):
 CHAIN = """
 import tofu
 from mxnet.gluon import nn
+from tofu.plans.render.html import render_html
 net = nn.HybridSequential(prefix="net_")
 with net.name_scope():
     net.add(nn.Dense(32, in_units=64, activation="relu"), nn.Dense(16, in_units=32))
 net.initialize()
 plan = tofu.plan(net, (16, 64), workers=4)
-open("plan.html", "w").write(plan.to_html())
+page = render_html(plan.details, graph=plan.problem.graph, with_prices=True)
+open("plan.html", "w").write(page)
 print(plan.explain("net_dense0_weight"))
 """
 
@@ -225,18 +229,90 @@ def test_the_graph_shows_what_flows_and_opens(page, chain):
     assert any(text.startswith("4.0 KiB, cut ") for text in flows), flows  # the data
 
 
+def chained(layers):
+    """A plan of layers in a row, each with a weight and a mask that is made from nothing."""
+    tensors, operators, nodes = [], [], []
+
+    def tensor(node, shape):
+        tensors.append({"node": node, "output": 0, "shape": shape, "dtype": 0, "cuts": [0, -1]})
+
+    tensor("data", [8, 4])
+    nodes.append(("data", "null", []))
+    for i, width in enumerate(layers):
+        before = f"net_fc{i - 1}_fwd" if i else "data"
+        for node, shape, op, reads in (
+            (f"net_fc{i}_weight", [width, 4], "null", []),
+            (f"net_mask{i}", [8, 4], "ones", []),
+            (f"net_twice{i}", [8, 4], "double", [f"net_mask{i}"]),
+            (f"net_fc{i}_fwd", [8, 4], "fc", [before, f"net_fc{i}_weight", f"net_twice{i}"]),
+        ):
+            tensor(node, shape)
+            nodes.append((node, op, reads))
+            if op != "null":
+                operators.append({"node": node, "op": op, "cuts": ["b", None], "bytes": 8})
+        tensor(f"net_fc{i}_weight_update", [width, 4])
+        operators.append(
+            {"node": f"net_fc{i}_weight_update", "op": "sgd", "cuts": ["b", None], "bytes": 0}
+        )
+    plan = net(tensors=tensors, operators=operators)
+    places = {name: at for at, (name, _, _) in enumerate(nodes)}
+
+    class Node(NamedTuple):
+        name: str
+        sources: list
+
+    graph = SimpleNamespace(
+        nodes=[Node(name, [(places[each], 0) for each in reads]) for name, _, reads in nodes]
+    )
+    return render_html(plan, graph=graph)
+
+
+def boxes(browser):
+    """The texts of each box of the graph, without titles."""
+    return browser.run(
+        "[...document.querySelectorAll('#graph .node')].map((node) => "
+        "[...node.querySelectorAll('text')].map((e) => e.lastChild.data))"
+    )
+
+
+def test_boxes_of_the_graph_hold_weights_and_what_is_made_from_nothing(page):
+    browser = page(chained([4, 6]))
+    choose(browser, "graph")
+    assert boxes(browser) == [
+        ["data", "fetches 0 bytes"],
+        ["fc0", "fetches 8 bytes", f"weight 4{TIMES}4, cut 0 -", "net_twice0 128 bytes"],
+        ["fc1", "fetches 8 bytes", f"weight 6{TIMES}4, cut 0 -", "net_twice1 128 bytes"],
+    ]
+
+
+def test_alike_blocks_of_the_graph_stand_in_one_box_until_a_click(page):
+    browser = page(chained([4, 4, 4, 4, 6]))
+    choose(browser, "graph")
+    assert [texts[0] for texts in boxes(browser)] == ["data", "fc0", "fc4"]
+    assert boxes(browser)[1][-1] == f"{TIMES} 4"
+    flows = [text.partition(":")[0] for text in texts(browser, "#graph .flow-text")]
+    assert sum("to the next" in text for text in flows) == 1 and len(flows) == 3
+    times = "document.querySelector('#graph .node-times')"
+    browser.run(f"{times}.dispatchEvent(new Event('click'))")
+    names = ["data", "fc0", "fc1", "fc2", "fc3", "fc4"]
+    assert [texts[0] for texts in boxes(browser)] == names
+    click(browser, "#graph .controls button", 1)
+    assert [texts[0] for texts in boxes(browser)] == ["data", "fc0", "fc4"]
+
+
 def test_lines_of_the_graph_pass_beside_blocks(page, chain):
     """Three blocks side by side, with lines from each past two ranks, and one that goes back."""
     found = value_of(
         page(chain[0]),
         "graph.js",
         """(() => {
-          const at = (rank, place) => ({ x: 244 * place, y: 120 * rank, rank });
+          const at = (rank, place) => ({ x: 284 * place, y: 120 * rank, rank, height: 46,
+            bottom: 120 * rank + 46 });
           const nodes = [0, 1, 2].flatMap((rank) => [0, 1, 2].map((place) => at(rank, place)));
           const edges = [0, 1, 2].map((place) => ({ from: nodes[place], to: nodes[6 + place] }));
           edges.push({ from: nodes[8], to: nodes[3] });
-          return { nodes, texts: lanesOf(edges, 732).map((lane) => lane.at),
-            paths: lanesOf(edges, 732).map((lane) => lane.path) };
+          return { nodes, texts: lanesOf(edges, 852).map((lane) => lane.at),
+            paths: lanesOf(edges, 852).map((lane) => lane.path) };
         })()""",
     )
     for path in found["paths"]:
@@ -244,7 +320,7 @@ def test_lines_of_the_graph_pass_beside_blocks(page, chain):
         for way, end in re.findall(r"([HV])([\d.]+)", path):
             to = (float(end), y) if way == "H" else (x, float(end))
             for node in found["nodes"]:
-                is_beside = max(x, to[0]) <= node["x"] or min(x, to[0]) >= node["x"] + 200
+                is_beside = max(x, to[0]) <= node["x"] or min(x, to[0]) >= node["x"] + 240
                 is_between = max(y, to[1]) <= node["y"] or min(y, to[1]) >= node["y"] + 46
                 assert is_beside or is_between, (path, node)
             x, y = to

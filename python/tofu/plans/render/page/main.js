@@ -35,6 +35,7 @@ class Page {
     this.operators = readOperators(data, this.tensors);
     this.layers = readLayers(data, this.tensors, this.operators);
     this.pins = new Map();
+    this.openedRepeats = new Set(); // of the graph, by the name of their first block
     this.fitting = new Set();
     this.fits = (item) => this.fitting.has(item);
     this.open = (item) => this.showDetails(item);

@@ -97,6 +97,18 @@ class Tree {
     return blocks.slice().sort((a, b) => b.of[last][by] - a.of[last][by] || a.order - b.order);
   }
 
+  /** The unfolded blocks that have blocks inside, from the outside. */
+  opened() {
+    const found = [];
+    const visit = (block) => {
+      if (!this.isUnfolded(block) || !block.children.length) return;
+      found.push(block);
+      block.children.forEach(visit);
+    };
+    this.blocks.forEach(visit);
+    return found;
+  }
+
   isUnfolded(block) {
     return this.unfolded.has(block.name);
   }
