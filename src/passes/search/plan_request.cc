@@ -34,11 +34,6 @@ UpdateTies TiesOf(const PlanOptions& options, bool may_be_whole) {
                              : UpdateTiesOf(options.mode, may_be_whole);
 }
 
-// Only bytes count terms, without a machine whose time is predicted.
-bool SumsWait(const PlanOptions& options, bool may_be_whole) {
-  return options.objective.machine == nullptr && SumsMayWait(options.mode, may_be_whole);
-}
-
 }  // namespace
 
 void CheckOptions(const PlanOptions& options) {
@@ -90,7 +85,7 @@ CoarseGraph MergedClasses(const PlanRequest& request, bool may_be_whole,
   return Coalesce(
       request.graph, request.table, request.groups,
       {true, released.empty(), released, TiesOf(request.options, may_be_whole),
-       SumsWait(request.options, may_be_whole),
+       SumsMayWait(request.options.mode, may_be_whole),
        PinnedEntries(request.graph, request.options.pins,
                      PartsOf(request.options).size())});
 }
@@ -101,7 +96,7 @@ CoarseGraph UnmergedClasses(const PlanRequest& request, bool may_be_whole) {
                    false,
                    {},
                    TiesOf(request.options, may_be_whole),
-                   SumsWait(request.options, may_be_whole)});
+                   SumsMayWait(request.options.mode, may_be_whole)});
 }
 
 bool HasTimesteps(const CoarseGraph& coarse) {

@@ -207,9 +207,8 @@ TimedSplit TimeCost::Split(int node, const Cuts& cuts) const {
   for (size_t steps = 0; steps <= cuts.size(); ++steps) {
     split.by.emplace_back(graph_, table_, node, cuts, division(), steps);
   }
-  const Cuts dividing = WithoutTerms(table_.row(node), cuts);
-  split.compute_s = ComputeSeconds(node, split.by.back(), dividing);
-  split.fullness = Fullness(VarExtents(node), dividing);
+  split.compute_s = ComputeSeconds(node, split.by.back(), cuts);
+  split.fullness = Fullness(VarExtents(node), WithoutTerms(table_.row(node), cuts));
   return split;
 }
 
@@ -262,8 +261,9 @@ double TimeCost::Slowest(const Shape& extents, const Cuts& cuts,
 }
 
 double TimeCost::ComputeSeconds(int node, const OperatorRegions& regions,
-                                const Cuts& cuts) const {
+                                const Cuts& of_operator) const {
   const Node& n = graph_.nodes[node];
+  const Cuts cuts = WithoutTerms(table_.row(node), of_operator);
   // The parts of steps that are not decided.
   const double divided = Product(parts_, cuts.size(), parts_.size());
   double groups = workers_ / divided;

@@ -188,7 +188,7 @@ class Operator {
   int64_t InputBytes(size_t slot) const {
     const NodeEntry entry = graph_.nodes[node_].inputs[slot];
     const Region needed = Needed(slot);
-    return (TermsOf(slot) * Count(needed) - Count(Common(needed, Tile(entry)))) *
+    return (TermsOf(slot).first * Count(needed) - Count(Common(needed, Tile(entry)))) *
            BytesOf(entry);
   }
 
@@ -219,11 +219,14 @@ class Operator {
     part.which = which_;
     for (size_t slot = 0; slot < node.inputs.size(); ++slot) {
       part.needed.push_back(Needed(slot));
+      part.computed.push_back(Needed(slot, true));
       part.input_tiles.push_back(Tile(node.inputs[slot]));
+      part.terms.push_back(TermsOf(slot).first);
+      part.term.push_back(TermsOf(slot).second);
     }
     for (int index = 0; index < node.num_outputs; ++index) {
       part.made.push_back(Made(index));
-      part.output_tiles.push_back(Tile({node_, index}));
+      part.output_tiles.push_back(Owned(index));
       part.copies.push_back(Copies(index).first);
       part.copy.push_back(Copies(index).second);
     }
@@ -269,12 +272,17 @@ class Operator {
     return region.empty() ? Region{{0, 0}} : region;
   }
 
-  Region Needed(size_t slot) const {
+  Region Needed(size_t slot, bool or_zeros = false) const {
     const Region all = All(graph_.nodes[node_].inputs[slot]);
     if (IsIdle()) return Nothing(all);
     if (row_ == nullptr || slot >= row_->inputs.size()) return all;
     const InputAccess& input = row_->inputs[slot];
-    if (IsBehindTheFirst(input.only_first, slot)) return Nothing(all);
+    std::vector<int> only_first = input.only_first;
+    if (or_zeros) {
+      only_first.erase(std::remove(only_first.begin(), only_first.end(), row_->terms),
+                       only_first.end());
+    }
+    if (IsBehindTheFirst(only_first, slot)) return Nothing(all);
     return Touched(input.dims, all, input.pad && Splits(input.pad->vars));
   }
 
@@ -363,12 +371,14 @@ class Operator {
            cuts_[step] == row_->terms;
   }
 
-  // The terms that a worker needs of every element.
-  int64_t TermsOf(size_t slot) const {
-    int64_t terms = 1;
+  // The terms that a worker needs of every element, and the number of the one it owns.
+  std::pair<int64_t, int> TermsOf(size_t slot) const {
+    std::pair<int64_t, int> terms = {1, 0};
     for (size_t step = 0; step < cuts_.size(); ++step) {
       const bool waits = Waits(graph_.nodes[node_].inputs[slot], step);
-      if (waits && !AddsTerms(slot, step)) terms *= plan_.parts[step];
+      if (!waits || AddsTerms(slot, step)) continue;
+      terms.first *= plan_.parts[step];
+      terms.second = terms.second * plan_.parts[step] + which_[step];
     }
     return terms;
   }

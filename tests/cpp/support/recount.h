@@ -27,7 +27,10 @@ using Region = std::vector<Span>;
 struct WorkerPart {
   std::vector<int> which;            // [step]: its part
   std::vector<Region> needed;        // [input]
+  std::vector<Region> computed;      // [input]: needed, or zeros in their place
   std::vector<Region> input_tiles;   // [input]: the tile that it owns
+  std::vector<int64_t> terms;        // [input]: terms that it reads of each element
+  std::vector<int> term;             // [input]: number of the term that it owns
   std::vector<Region> made;          // [output]
   std::vector<Region> output_tiles;  // [output]: the tile that it has to own
   std::vector<int64_t> copies;       // [output]: parts that are reduced into it

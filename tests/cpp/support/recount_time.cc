@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "support/cut_values.h"
 #include "support/recount.h"
 
 namespace tofu {
@@ -110,8 +111,8 @@ class NodeTime {
           std::any_of(part.made.begin(), part.made.end(),
                       [](const Region& made) { return CountElements(made) > 0; });
       if (makes) ++busy;
-      for (size_t i = 0; i < part.needed.size(); ++i) {
-        read += Bytes(part.needed[i], node.inputs[i]);
+      for (size_t i = 0; i < part.computed.size(); ++i) {
+        read += Bytes(part.computed[i], node.inputs[i]);
       }
       for (size_t i = 0; i < part.made.size(); ++i) {
         written += Bytes(part.made[i], {node_, static_cast<int>(i)});
@@ -120,7 +121,8 @@ class NodeTime {
     if (work.kind == OperatorKind::kMovement) read = std::min(read, written);
     work.bytes = (read + written) / std::max(busy, 1);
     for (size_t step = 0; step < plan_.parts.size(); ++step) {
-      if (plan_.op_cuts[node_][step] >= 0) work.flops /= plan_.parts[step];
+      const int cut = plan_.op_cuts[node_][step];
+      if (cut >= 0 && !NumbersTerms(cut)) work.flops /= plan_.parts[step];
     }
     work.flops *= PartFullness();
     work.bytes *= PartFullness();
@@ -133,6 +135,7 @@ class NodeTime {
     const StrategyRow* row = table_.row(node_);
     double fullness = 1;
     for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
+      if (NumbersTerms(static_cast<int>(v))) continue;
       fullness *= FullnessOf(static_cast<double>(VariableExtent(graph_, *row, node_, v)),
                              plan_.op_cuts[node_], static_cast<int>(v));
     }
@@ -154,10 +157,11 @@ class NodeTime {
     Crossing crossing(plan_.parts.size());
     std::vector<Source> sources;
     for (const WorkerPart& part : parts_) {
-      sources.push_back({&part.which, &part.input_tiles[slot], 0});
+      sources.push_back({&part.which, &part.input_tiles[slot], part.term[slot]});
     }
     for (const WorkerPart& part : parts_) {
-      crossing.Read(part.which, part.needed[slot], 1, sources);
+      crossing.Read(part.which, part.needed[slot], static_cast<int>(part.terms[slot]),
+                    sources);
     }
     return crossing;
   }
@@ -204,6 +208,12 @@ class NodeTime {
     AddStops(Kind::kPieces, tiles, steps, &states);
     states.push_back({Kind::kPieces, {}, tiles});
     return Fastest(states, reduces, {node_, static_cast<int>(index)});
+  }
+
+  // Whether the tensor waits at some step: then its fetch takes no route.
+  bool Waits(NodeEntry entry) const {
+    const std::vector<int> cuts = Entry(plan_.tensor_cuts, entry);
+    return std::count(cuts.begin(), cuts.end(), kTermsOfSum) > 0;
   }
 
   // Whether any element crosses links other than the innermost.
@@ -299,6 +309,12 @@ class NodeTime {
   double host_s() const { return host_s_; }
 
  private:
+  // Whether each part that a variable makes is as much work as the whole.
+  bool NumbersTerms(int var) const {
+    const StrategyRow* row = table_.row(node_);
+    return row != nullptr && row->terms == var;
+  }
+
   double FullnessOf(double extent, const std::vector<int>& cuts, int cut) const {
     double parts = 1;
     for (size_t step = 0; step < cuts.size(); ++step) {
@@ -621,9 +637,9 @@ RecountedTime TimeRecount::OfNode(const Plan& plan, int node) const {
       return one;
     };
     const std::vector<Crossing> direct = {time.Input(slot)};
-    total +=
-        Faster(count(direct), count(time.CrossesHosts(direct) ? time.InputRoute(slot)
-                                                              : std::vector<Crossing>()));
+    const bool may_route = !time.Waits(entry) && time.CrossesHosts(direct);
+    total += Faster(count(direct),
+                    count(may_route ? time.InputRoute(slot) : std::vector<Crossing>()));
   }
   for (int index : outputs) {
     const NodeEntry entry{node, index};
@@ -635,7 +651,8 @@ RecountedTime TimeRecount::OfNode(const Plan& plan, int node) const {
       return one;
     };
     const std::vector<Crossing> direct = time.Output(static_cast<size_t>(index));
-    const bool may_route = !IsUpdate(graph_, node) && time.CrossesHosts(direct);
+    const bool may_route =
+        !IsUpdate(graph_, node) && !time.Waits(entry) && time.CrossesHosts(direct);
     RecountedTime best = Faster(
         count(direct), count(may_route ? time.OutputRoute(static_cast<size_t>(index))
                                        : std::vector<Crossing>()));

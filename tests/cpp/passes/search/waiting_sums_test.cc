@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "support/example_graphs.h"
 #include "support/example_time_model.h"
 #include "support/recount.h"
+#include "support/recount_time.h"
 
 namespace tofu {
 namespace {
@@ -138,6 +141,13 @@ TEST(WaitingSums, AreCutAsTheTermsThatTheyAdd) {
   EXPECT_GT(compared, 0);
 }
 
+bool Waits(const Plan& plan) {
+  return std::any_of(plan.tensor_cuts.begin(), plan.tensor_cuts.end(),
+                     [](const std::vector<int>& cuts) {
+                       return std::find(cuts.begin(), cuts.end(), kTerms) != cuts.end();
+                     });
+}
+
 class WaitingSumsPlans : public testing::TestWithParam<std::vector<int>> {};
 
 // Without other merged classes, the optimum of all plans.
@@ -168,11 +178,7 @@ TEST_P(WaitingSumsPlans, EqualBruteForceAndRecount) {
     ASSERT_EQ(plan.status, PlanStatus::kOptimal);
     ASSERT_EQ(Recount(graph, table, plan), expected);
     ExpectPredictedBytes(graph, table, plan);
-    bool waits = false;
-    for (const std::vector<int>& cuts : plan.tensor_cuts) {
-      for (int cut : cuts) waits = waits || cut == kTerms;
-    }
-    waiting += waits ? 1 : 0;
+    waiting += Waits(plan) ? 1 : 0;
     options.mode = "tofu";
     options.coarsen = true;
     const Plan searched = MakePlan(graph, table, options);
@@ -183,6 +189,51 @@ TEST_P(WaitingSumsPlans, EqualBruteForceAndRecount) {
   }
   EXPECT_GT(compared, 10);
   EXPECT_GT(waiting, 5);
+}
+
+// The same for predicted time. A step takes as long as a recount, too.
+TEST_P(WaitingSumsPlans, EqualBruteForceAndRecountInTime) {
+  constexpr size_t kMostTimed = 1000;
+  int compared = 0;
+  int waiting = 0;
+  for (unsigned seed = 0; seed < kSeeds && compared < 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = SharedWeight(seed);
+    const Graph& graph = example.graph();
+    const StrategyTable table = WithTerms(&example);
+    const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table),
+                                        {false, false, {}, UpdateTies::kAll, true});
+    PlanOptions options;
+    options.mode = "flat";
+    options.parts = GetParam();
+    options.workers = 1;
+    for (int part : options.parts) options.workers *= part;
+    options.allow_replication = true;
+    options.coarsen = false;
+    const TimeModel model = ModelOf(graph, TwoHosts(options.workers, seed % 2 == 0));
+    options.objective.machine = &model;
+    const TimeRecount recount(graph, table, model.machine, model.works,
+                              Parameters(graph));
+    const int64_t best = BruteForceCost(
+        graph, table, coarse,
+        {GetParam(), kMostTimed, std::vector<bool>(coarse.tensors.size(), true), true},
+        [&](const Plan& plan, int node) { return recount.OfNode(plan, node).ns; });
+    if (best < 0) continue;
+    ++compared;
+    const int64_t rounding = 4 * graph.num_nodes();  // of each term
+    const Plan plan = MakePlan(graph, table, options);
+    ASSERT_LE(std::abs(plan.cost() - best), rounding);
+    ASSERT_LE(std::abs(plan.cost() - recount.OfPlan(plan).ns), rounding);
+    waiting += Waits(plan) ? 1 : 0;
+    options.mode = "tofu";
+    options.coarsen = true;
+    const Plan searched = MakePlan(graph, table, options);
+    EXPECT_LE(std::abs(searched.cost() - recount.OfPlan(searched).ns), rounding);
+    EXPECT_LE(searched.lower_bound(), searched.cost());
+    EXPECT_LE(searched.cost(), MakePlan(graph, example.table(), options).cost());
+  }
+  EXPECT_GE(compared, 5);
+  EXPECT_GE(waiting, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, WaitingSumsPlans,
