@@ -46,6 +46,7 @@ from tofu.cli.print_plans import Output, listed, plan_and_print
 from tofu.cli.step_table import read_measured, step_section
 from tofu.errors import ConfigError
 from tofu.planner.model import Devices
+from tofu.planner.search import search_plan
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem
 from tofu.plans import file as plan_file
@@ -217,9 +218,28 @@ def plan(
 
     def run() -> None:
         choices = [(each, _chosen(model.problems(each), graph, target)) for each in devices]
+        if given is not None:
+            choices = [(each, [_as_cut(p, wish) for p in problems]) for each, problems in choices]
         plan_and_print(choices, wish, output)
 
     model.guarded(run)
+
+
+def _as_cut(problem: Problem, wish: Wish) -> Problem:
+    """The problem with the graph that has the tensors of the pins.
+
+    A plan may be of the graph that a run takes after a look at the plan of the first one.
+    """
+    options = wish.options
+    names = set(problem.graph.tensor_names)
+    known = tuple(pin for pin in options.pins if pin[0] in names)
+    if problem.refine is None or len(known) == len(options.pins):
+        return problem
+    plan = search_plan(
+        problem.table, problem.workers, problem.fixed, dataclasses.replace(options, pins=known)
+    )
+    table = problem.refine(plan)
+    return problem if table is None else problem.replaced(table)
 
 
 def _has_parts(devices: Devices, parts: tuple[int, ...]) -> bool:

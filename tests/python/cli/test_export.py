@@ -104,3 +104,25 @@ def test_a_folder_that_cannot_be_written_is_named(capsys, tmp_path):
     (tmp_path / "file").write_text("")
     _, _, err = tofu(capsys, "export", "--workers=2", "--output", tmp_path / "file", *TARGET)
     assert f"--output {tmp_path / 'file'}: cannot be written" in err
+
+
+def test_a_plan_of_the_graph_that_a_run_takes_later_comes_back(capsys, tmp_path):
+    """The plan cuts no example's data: its BatchNorm stays whole, in another graph."""
+    import mxnet as mx
+
+    data = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=64, no_bias=True, name="fc0")
+    norm = mx.sym.BatchNorm(data, name="bn", fix_gamma=False, axis=1)
+    mx.sym.FullyConnected(norm, num_hidden=64, no_bias=True, name="fc1").save(
+        str(tmp_path / "net.json")
+    )
+    target = ("--shape=data=4,64", tmp_path / "net.json")
+    status, out, err = tofu(capsys, "plan", "--workers=2", "--format=json", *target)
+    assert status == 0, err
+    (tmp_path / "plan.json").write_text(out)
+    status, again, err = tofu(
+        capsys, "plan", "--format=json", "--cuts", tmp_path / "plan.json", *target
+    )
+    assert status == 0, err
+    planned, priced = Plan.from_json(out), Plan.from_json(again)
+    assert "bn::BatchNorm" in {operator.node for operator in planned.operators}
+    assert (priced.graph_hash, priced.total_bytes) == (planned.graph_hash, planned.total_bytes)
