@@ -92,6 +92,12 @@ _COUNTED = "sgd_mom"  # whose graph has a tensor of state for each parameter
     help="Whether the backward pass computes activations again instead of keeping them.",
 )  # fmt: skip
 @click.option(
+    "--lora",
+    metavar="RANK|FILE",
+    help="Of a config.json: only adapters of this rank train, beside all linear layers, or those "
+    "that peft's adapter_config.json names.",
+)
+@click.option(
     "--masters",
     is_flag=True,
     help="The optimizer keeps a float32 copy of 16-bit parameters, and its state in float32.",
@@ -114,6 +120,7 @@ def estimate_command(
     count: str,
     fitting: Optional[str],
     recompute: str,
+    lora: Optional[str],
     masters: bool,
     shapes: tuple[str, ...],
     batch_size: Optional[int],
@@ -136,6 +143,7 @@ def estimate_command(
         target, args, workers=workers, meshes=["1", *meshes] if meshes else [],
         usual=range(1, max(counts) + 1) if counts else _USUAL,
         settings=settings, symbol=SymbolInputs(shapes), optimizer=_COUNTED, batch_size=batch_size,
+        lora=lora,
     )  # fmt: skip
     model = opened.model
     optimizer = fitting or _holding(model)

@@ -72,6 +72,7 @@ def open_model(
     symbol: SymbolInputs = NO_SYMBOL,
     optimizer: Optional[str],
     batch_size: Optional[int] = None,
+    lora: Optional[str] = None,
     plan: Optional[str] = None,
     all_graphs: bool = False,
 ) -> Opened:
@@ -87,6 +88,7 @@ def open_model(
         symbol: as for ``MXNetModel``.
         optimizer: the optimizer whose state counts, or "none"; None: the target's usual one.
         batch_size: as for ``MXNetModel``.
+        lora: as for ``ModuleModel``.
         plan: the file of a plan to use instead of a search, or None.
         all_graphs: as for ``MXNetModel``.
 
@@ -112,7 +114,7 @@ def open_model(
         set_variables(**settings)
         model = module(
             target, _update(optimizer or module.usual_optimizer), plan, shapes=symbol.shapes,
-            batch_size=batch_size,
+            batch_size=batch_size, lora=lora,
         )  # fmt: skip
     else:
         refuse(context, target, MXNetModel.refusals(target))

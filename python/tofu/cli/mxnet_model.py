@@ -32,6 +32,7 @@ __all__ = ["NO_SYMBOL", "MXNetModel", "SymbolInputs"]
 
 _MODEL, _SYMBOL, _SCRIPT = "model", "symbol", "script"
 _NO_MESH = "only for a module of PyTorch; expected package.module:function or FILE.pt2"
+_NO_LORA = "only for a config.json of Hugging Face's transformers"
 
 
 class SymbolInputs(NamedTuple):
@@ -120,7 +121,8 @@ class MXNetModel(Model):
                 "gluon.Trainer",
             },
         }
-        return {**dict.fromkeys(("mesh", "meshes"), _NO_MESH), **of_kind[kind]}
+        others = {**dict.fromkeys(("mesh", "meshes"), _NO_MESH), "lora": _NO_LORA}
+        return {**others, **of_kind[kind]}
 
     def problem(self, devices: Devices, batch: Optional[int] = None) -> Problem:
         """The graph; a saved plan is looked for by the number of workers."""

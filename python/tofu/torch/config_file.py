@@ -14,6 +14,7 @@ from typing import Any, Optional
 import torch
 
 from tofu.errors import ConfigError
+from tofu.torch.lora import adapt, read_lora
 
 __all__ = ["INPUT", "load_config_file"]
 
@@ -23,7 +24,7 @@ _INSTEAD = "write a function that returns the module and its inputs, and give MO
 
 
 def load_config_file(
-    path: Path, shape: tuple[int, ...] = ()
+    path: Path, shape: tuple[int, ...] = (), lora: Optional[str] = None
 ) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
     """The model, with its loss as an output, whose parameters have no values, and its inputs.
 
@@ -31,10 +32,11 @@ def load_config_file(
         path: the file, a ``config.json``.
         shape: the batch and the number of words of each example; numbers that are left out are
             8, and 2,048 or the most that the model takes.
+        lora: the text of --lora: only adapters train; None: all parameters.
 
     Raises:
         ConfigError: the file is none, transformers is missing or has no such model, or the model
-            does not predict words.
+            does not predict words; or as ``read_lora`` and ``adapt``.
     """
     fields = _fields(path)
     try:
@@ -63,6 +65,8 @@ def load_config_file(
         model = found(config)
     if "labels" not in inspect.signature(model.forward).parameters or not _predicts_words(model):
         raise ConfigError(f"{path}: {names[0]} does not predict words; {_INSTEAD}")
+    if lora is not None:
+        adapt(model, read_lora(lora))
     most = min(getattr(config, "max_position_embeddings", None) or _MOST_WORDS, _MOST_WORDS)
     words = torch.ones((*shape, *(_BATCH, most)[len(shape) :]), dtype=torch.int64)
     return model, (), {INPUT: words, "labels": words}

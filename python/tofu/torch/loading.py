@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
@@ -22,7 +22,7 @@ _EXPECTED = "expected package.module:function, which returns a module and its in
 
 
 def load(
-    target: str, shape: tuple[int, ...] = ()
+    target: str, shape: tuple[int, ...] = (), lora: Optional[str] = None
 ) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
     """Loads a module with its example inputs, by position and by name.
 
@@ -31,12 +31,13 @@ def load(
             tuple or a dict by name, and perhaps a dict of more; or a file that
             ``torch.export.save`` wrote; or a configuration of Hugging Face's transformers.
         shape: of the inputs of a configuration, as for ``load_config_file``.
+        lora: of a configuration, as for ``load_config_file``.
 
     Raises:
         ConfigError: there is no such module, or it returns something else.
     """
     if target.endswith(".json"):
-        return load_config_file(Path(target), shape)
+        return load_config_file(Path(target), shape, lora)
     if target.endswith(".pt2"):
         return _saved(Path(target))
     where, colon, name = target.partition(":")

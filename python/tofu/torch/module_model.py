@@ -34,6 +34,7 @@ _REFUSALS = {
     "fetch": "ranks send messages",
     "inputs": _OWN_INPUTS,
     "keep_fetched": "ranks keep up to 4 MiB of what they received, whatever is set",
+    "lora": "its function decides which parameters train (requires_grad)",
     "measured": "tofu trace measures MXNet's scripts only",
     "predict": "whether a module trains follows from its parameters",
     "shapes": _OWN_INPUTS,
@@ -47,6 +48,7 @@ class ModuleModel(Model):
         target: as for ``loading.load``.
         shapes: the text of --shape, for a configuration.
         batch_size: of a configuration; None: its own.
+        lora: as for ``load_config_file``.
         optimizer: the optimizer whose state counts as memory, or None.
         plan: the file of a plan to use instead of a search, or None.
 
@@ -65,17 +67,18 @@ class ModuleModel(Model):
         *,
         shapes: Sequence[str] = (),
         batch_size: Optional[int] = None,
+        lora: Optional[str] = None,
     ) -> None:
         super().__init__(target)
         self._optimizer = optimizer
         self._plan = plan
-        self._module = load(target, _shape(shapes, batch_size))
+        self._module = load(target, _shape(shapes, batch_size), lora)
         self._problem = functools.cache(self._made)
 
     @staticmethod
     def refusals(target: str) -> Mapping[str, str]:
         """The options that modules do not have, by parameter, each with the reason."""
-        own = ("batch_size", "shapes") if target.endswith(".json") else ()
+        own = ("batch_size", "lora", "shapes") if target.endswith(".json") else ()
         return {name: reason for name, reason in _REFUSALS.items() if name not in own}
 
     def problem(self, devices: Devices, batch: Optional[int] = None) -> Problem:

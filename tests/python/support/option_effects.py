@@ -53,6 +53,7 @@ SAMPLES = {
     "keep_fetched": Sample(["1GiB"]),
     "limits": Sample(["1"]),
     "log": Sample(["dump:dumps"]),
+    "lora": Sample(["4"]),
     "machine": Sample(["p2.8xlarge"]),
     "measured": Sample(["nosuch.json"], ["--format", "html", *_MACHINE]),
     "memory": Sample(["1B"]),
