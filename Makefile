@@ -63,7 +63,7 @@ $(VENV)/.requirements: pyproject.toml | $(VENV)/.python
 
 $(VENV)/.build: pyproject.toml python/tofu-switch.pth $(CXX_SOURCES) $(VENV)/.requirements
 	@echo "building tofu, installing MXNet and scikit-learn (about 150 MB the first time)"
-	@$(INSTALL_TOFU) -e '.[cpu,examples,test]'
+	@$(INSTALL_TOFU) -e '.[mxnet-cpu,examples,test]'
 	@touch $@
 
 build: $(VENV)/.build
@@ -185,7 +185,7 @@ test-projects: $(VENV)/.build
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.build
 	@echo "installing linters"
-	@$(INSTALL_TOFU) -e '.[cpu,examples,test,dev]'
+	@$(INSTALL_TOFU) -e '.[mxnet-cpu,examples,test,dev]'
 	@touch $@
 
 CXX_FILES = $(shell find src tests/cpp -name '*.h' -o -name '*.cc')

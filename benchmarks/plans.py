@@ -3,8 +3,8 @@
     python benchmarks/plans.py --output docs/results/plans.json [--models NAME ...]
 
 Prints each plan that got cheaper or dearer than the one in the file, and writes the new numbers.
-Ends with status 1 if a plan is dearer or not proven optimal. Needs `pip install '.[cpu]'`; takes
-five minutes. tests/python/search/test_named_models.py plans some of the models again.
+Ends with status 1 if a plan is dearer or not proven optimal. Needs `pip install '.[mxnet-cpu]'`;
+takes five minutes. tests/python/search/test_named_models.py plans some of the models again.
 """
 
 from __future__ import annotations

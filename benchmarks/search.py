@@ -6,7 +6,7 @@ Reports medians of the CPU time and wall-clock time of `_core.plan` on one threa
 planned in its own process, whose peak memory is recorded. The times to make the training graph and
 the strategy table are reported separately. Over 64 and 1,024 workers each model is planned once.
 HiGHS also solves the steps of the recursion from the same tables. The last output is a table of
-measured values and their goals. Needs `pip install '.[cpu,test]'`; takes ten minutes.
+measured values and their goals. Needs `pip install '.[mxnet-cpu,test]'`; takes ten minutes.
 docs/results/search.md has the numbers.
 """
 

@@ -35,7 +35,7 @@ wheel=$(ls -t "$dist"/*.whl | head -n 1)
 [[ $wheel == *-manylinux_*.whl ]] || { echo "$wheel: its name has no tag manylinux" >&2; exit 1; }
 
 # MXNet 1.9.1 ends at Python 3.11. Later Pythons get tofu alone, to which torch may be added.
-extra='[cpu]' tries=run
+extra='[mxnet-cpu]' tries=run
 "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 12))' || extra='' tries=plan
 
 echo "installing it"

@@ -63,7 +63,7 @@ def preload() -> None:
     if _load(DRIVER) is None:
         raise ConfigError(
             f"{WHEEL} needs NVIDIA's driver: {DRIVER} cannot be loaded; on a machine without a "
-            "GPU, install '.[cpu]' instead"
+            "GPU, install '.[mxnet-cpu]' instead"
         )
     missing = [name for name in LIBRARIES if _load(name) is None]
     if missing:

@@ -24,7 +24,7 @@ __all__ = [
 DISTRIBUTION = "mxnet-tofu"
 MXNET = "mxnet"
 _NEEDED = "MXNet 1.9.1"
-_INSTALL = "install tofu with the extra [cpu], or install mxnet==1.9.1 and 'numpy<1.24'"
+_INSTALL = "install tofu with the extra [mxnet-cpu], or install mxnet==1.9.1 and 'numpy<1.24'"
 # A missing CUDA driver is an OSError, a NumPy that is too new an AttributeError.
 IMPORT_ERRORS = (ImportError, OSError, AttributeError)
 

@@ -81,7 +81,7 @@ def test_a_machine_without_a_driver_is_told_apart(loaded):
 
 def test_the_extra_brings_every_library():
     text = (Path(__file__).resolve().parents[3] / "pyproject.toml").read_text(encoding="utf-8")
-    extra = text[text.index("\ncu112 = [") :].partition("]")[0]
+    extra = text[text.index("\nmxnet-cu112 = [") :].partition("]")[0]
     for packaged in LIBRARIES.values():
         assert f'"{packaged}"' in extra
 

@@ -334,7 +334,7 @@ def test_plan_says_when_mxnet_cannot_be_imported(capsys, monkeypatch, fault):
 
     monkeypatch.setattr(importlib, "import_module", refuse)
     message = fail(capsys, "plan", "mlp")
-    assert f"mxnet cannot be imported ({fault}); install tofu with the extra [cpu]" in message
+    assert f"mxnet cannot be imported ({fault}); install tofu with the extra [mxnet-cpu]" in message
 
 
 def test_run_leaves_the_number_of_workers_to_the_environment(tmp_path):

@@ -58,7 +58,7 @@ def test_make_installs_what_the_build_requires():
         assert f"'{requirement}'" in makefile
 
 
-@pytest.mark.parametrize("extra", ["cpu", "cu112"])
+@pytest.mark.parametrize("extra", ["mxnet-cpu", "mxnet-cu112"])
 def test_pip_refuses_a_python_that_mxnet_does_not_run_on(extra):
     """It refuses at once, before it tries to build NumPy, which has no wheels for that Python."""
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def test_pip_refuses_a_python_that_mxnet_does_not_run_on(extra):
     assert found is not None
     needs = dict(re.findall(r'"(\S+); (python_version .*?)"', found.group(1)))
     later = [need for need, condition in needs.items() if condition == "python_version >= '3.12'"]
-    mxnet = {"cpu": "mxnet", "cu112": "mxnet-cu112"}[extra]
+    mxnet = {"mxnet-cpu": "mxnet", "mxnet-cu112": "mxnet-cu112"}[extra]
     assert later == [f"{mxnet}>1.9.1,<1.9"], "which no version satisfies"
     earlier = [need for need, condition in needs.items() if condition == "python_version < '3.12'"]
     assert earlier == [f"{mxnet}==1.9.1", "numpy<1.24"]

@@ -33,7 +33,7 @@ def run_python(code, *options, python=sys.executable, **variables):
 def test_the_distribution_is_called_mxnet_tofu():
     distribution = importlib.metadata.distribution("mxnet-tofu")
     assert distribution.metadata["Requires-Python"] == ">=3.9"
-    assert {"cpu", "cu112", "examples", "test", "dev"} <= set(
+    assert {"mxnet-cpu", "mxnet-cu112", "torch", "examples", "test", "dev"} <= set(
         distribution.metadata.get_all("Provides-Extra")
     )
     scripts = {entry.name: entry.value for entry in distribution.entry_points}
@@ -42,7 +42,7 @@ def test_the_distribution_is_called_mxnet_tofu():
 
 def test_every_extra_keeps_numpy_where_mxnet_works():
     requirements = importlib.metadata.requires("mxnet-tofu")
-    for extra in ("cpu", "cu112"):
+    for extra in ("mxnet-cpu", "mxnet-cu112"):
         assert [r for r in requirements if "numpy<1.24" in r and extra in r]
 
 

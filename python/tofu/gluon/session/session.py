@@ -124,7 +124,7 @@ def describe_contexts(contexts: tuple[Any, ...]) -> str:
 def _check_gpus(workers: int, gpus: int) -> None:
     if not gpus:
         raise ConfigError(
-            "TOFU_DEVICE=gpu: MXNet sees 0 GPUs here; install the extra [cu112] on a machine "
+            "TOFU_DEVICE=gpu: MXNet sees 0 GPUs here; install the extra [mxnet-cu112] on a machine "
             "with a CUDA driver, or use TOFU_DEVICE=cpu"
         )
     if workers > gpus:
