@@ -55,6 +55,7 @@ class Peak:
         held: the tensors alive at the worst moment, largest first.
         allocated_bytes: bytes that MXNet allocates for such tensors, including space that it
             cannot reuse; 0 if unknown.
+        reuses: whether a tensor may take the memory of one that is gone.
     """
 
     worker: int
@@ -63,6 +64,7 @@ class Peak:
     between: Mapping[str, tuple[int, ...]]
     held: tuple[Held, ...]
     allocated_bytes: int
+    reuses: bool = True
 
     @property
     def fixed_bytes(self) -> int:

@@ -109,6 +109,7 @@ def _peak(prediction: ExecutorMemory, fixed: Mapping[str, int], gradients: Colle
         between=alive_over_time(lives, range(len(prediction.moments))),
         held=(),
         allocated_bytes=prediction.bytes_per_worker[prediction.peak_worker],
+        reuses=prediction.match_range > 0,
     )
     held = [live for live in prediction.lives if live.born <= peak.moment < live.died]
     held.sort(key=lambda live: -live.bytes)

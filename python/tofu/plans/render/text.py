@@ -113,6 +113,13 @@ def summary(plan: Plan) -> list[str]:
         total = format_bytes(sum(plan.bytes_per_worker.values()))
         exact = {"exact": "", "lives": " at the worst moment"}.get(plan.memory, " (an estimate)")
         lines.append(f"a worker holds {total}{exact}: {kinds}")
+    if plan.peak is not None and not plan.peak.reuses:
+        needed, allocated = max(plan.peak.bytes, default=0), plan.peak.allocated_bytes
+        lines.append(
+            "beside plain copies between CPU contexts, MXNet uses no memory again: it allocates "
+            f"{format_bytes(allocated)} where {format_bytes(needed)} are needed at once; GPUs, and "
+            "--fetch multifetch, take less"
+        )
     if plan.if_whole is not None:
         lines.append(_if_whole(plan.if_whole))
     return [*lines, *_recompute(plan), *_whole(plan)]

@@ -74,6 +74,15 @@ def test_what_is_held_at_the_worst_moment_adds_up(divided, joint):
     assert fetched == found.kinds["fetch_buffers"] > 0 if joint else fetched == 0
 
 
+@pytest.mark.parametrize("fetch", ["plain", "multifetch"])
+def test_copies_between_cpu_contexts_keep_memory_from_use_again(fetch):
+    training = build("mlp", 64, reduced=True).training_graph(optimizer=None)
+    table, _ = strategy_table(training)
+    step = _core.schedule(_core.partition(_core.plan(table, workers=WORKERS), fetch=fetch))
+    peak = step_memory(step, [mx.cpu(worker) for worker in range(WORKERS)]).peak
+    assert peak.reuses == (fetch == "multifetch")
+
+
 def _deep(rate):
     """A training step of a deep net with dropout before every layer, over four workers."""
     layers, units, batch = 8, 1024, 2048

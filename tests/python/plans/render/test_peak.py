@@ -53,6 +53,12 @@ def test_the_largest_first_and_the_rest_in_a_line():
     assert "more" not in render_peak(plan, everything=True)
 
 
+def test_memory_that_is_not_used_again_is_told():
+    plan = dataclasses.replace(stack(), peak=dataclasses.replace(PEAK, reuses=False))
+    assert "allocates 8.0 KiB where 4.0 KiB are needed at once; GPUs, and" in render_peak(plan)
+    assert "needed at once" not in render_peak(dataclasses.replace(stack(), peak=PEAK))
+
+
 def test_an_estimate_has_no_moments():
     with pytest.raises(PlanError, match="needs exact memory"):
         render_peak(stack())
