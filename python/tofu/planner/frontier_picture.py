@@ -22,6 +22,7 @@ _LINE = 16  # height of a label, in pixels
 _LETTER = 7.2  # width of one
 _LETTERS_UP, _LETTERS_DOWN = 11, 4  # of a label's base line
 _DOT, _GAP = 5, 9  # a dot's radius, and the distance of its label from its centre
+_RING = 8  # the radius of a rival behind the frontier's own dot
 # The distances between places that are tried for a label, and to the side.
 _STEP, _AWAY = 4, (0, 40, 80, 120)
 _NEAR = 2  # rivals are drawn up to this multiple of the frontier's figures
@@ -40,6 +41,7 @@ def draw(
     """The picture as SVG, without links to anything else."""
     near = [point for point in rivals if _is_near(point, front)]
     chart = _Chart([*front, *near])
+    own = {chart.place(point) for point in front}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         f'width="{_WIDTH}" height="{_HEIGHT}">',
@@ -48,8 +50,11 @@ def draw(
         f'<text x="{_LEFT}" y="22" font-size="15">{html.escape(title)}</text>',
         *_axes(chart),
         _line(chart, front),
-        *(_dot(chart, point, "kept") for point in front),
-        *(_dot(chart, point, "rival") for point in near),
+        *(
+            _dot(chart, point, "rival", _RING if chart.place(point) in own else _DOT)
+            for point in near
+        ),
+        *(_dot(chart, point, "kept", _DOT) for point in front),
         *_labels(
             chart, front, near, turning, _far_away(chart, [p for p in rivals if p not in near])
         ),
@@ -171,11 +176,11 @@ def _line(chart: _Chart, front: Sequence[Point]) -> str:
     return f'<polyline class="line" points="{places}"/>'
 
 
-def _dot(chart: _Chart, point: Point, kind: str) -> str:
+def _dot(chart: _Chart, point: Point, kind: str, radius: float) -> str:
     x, y = chart.place(point)
     label = f"{point.name}: {format_bytes(point.held_bytes)}, {chart.cost_text(point.cost)}"
     dot = (
-        f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4.5">'
+        f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
         f"<title>{html.escape(label)}</title></circle>"
     )
     return f'<a href="{html.escape(point.page)}">{dot}</a>' if point.page else dot

@@ -233,6 +233,14 @@ def test_pictures_and_pages_are_whole():
     assert text[2].endswith("a plan (turning point)") and text[-1].endswith("spartan")
 
 
+def test_a_rival_that_is_on_the_frontier_hides_no_plan():
+    points = [made(10 * MIB, 90), made(10 * MIB, 90, "same", is_rival=True)]
+    tree = ElementTree.fromstring(render("net", points, "svg"))
+    dots = [e for e in tree.iter() if e.tag.endswith("}circle")]
+    assert [dot.get("class") for dot in dots] == ["rival", "kept"], "the last lies on top"
+    assert float(dots[0].get("r")) > float(dots[1].get("r"))
+
+
 def test_points_link_to_the_pages_of_their_plans(capsys, tmp_path):
     line = ["frontier", "--quick", "--workers=2", "--limits=2", "--rivals=spartan", "mlp"]
     with pytest.raises(SystemExit) as end:

@@ -119,7 +119,10 @@ def _render(
     data["colours"] = _colours(max(plan.workers for _, plan in plans))
     return environment.get_template("page.html").render(
         title=title,
-        summaries=[(name, sentence(plan), summary(plan)) for name, plan in plans],
+        summaries=[
+            (name, sentence(plan, has_limit=data.get("limit") is not None), summary(plan))
+            for name, plan in plans
+        ],
         sections=sections,
         step=step,
         head=head,

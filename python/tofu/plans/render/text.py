@@ -59,8 +59,11 @@ def render_text(plan: Plan, *, everything: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sentence(plan: Plan) -> str:
-    """The plan for someone who knows none of its words."""
+def sentence(plan: Plan, *, has_limit: bool = False) -> str:
+    """The plan for someone who knows none of its words.
+
+    has_limit: whether it was searched within a limit of memory.
+    """
     held = sum(plan.bytes_per_worker.values())
     holds = f"Each worker holds at most {format_bytes(held)}" if held else "Memory is unknown"
     if plan.workers == 1:
@@ -74,6 +77,8 @@ def sentence(plan: Plan) -> str:
         advice = " One that keeps some whole may cost less: --allow-replication."
         if plan.if_whole is not None:
             advice = f" W{_if_whole(plan.if_whole)[1:]}."
+    if has_limit:
+        kind += " within this limit"
     cost, bound = plan.proven_cost
     if cost <= bound or plan.status == "optimal":
         proof = f"No other {kind} costs less; that is proven."

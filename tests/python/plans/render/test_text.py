@@ -226,6 +226,12 @@ def test_the_price_of_cutting_every_tensor_is_told():
     assert not any("--allow-replication" in line for line in summary(plan))
 
 
+def test_the_first_sentence_proves_nothing_beyond_a_limit():
+    plan = Plan.from_json(json.dumps(document(status="optimal", replication=True)))
+    told = sentence(plan, has_limit=True)
+    assert told.endswith(" No other plan within this limit costs less; that is proven.")
+
+
 @pytest.mark.parametrize(
     ("changes", "proof"),
     [
