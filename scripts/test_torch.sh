@@ -16,7 +16,8 @@ if [[ -n $version ]]; then
   torch="torch==$version.*"
   tests=(tests/python/torch/test_{module_trace,new_sizes,safety}.py)
 fi
-needs=("$torch" numpy click jinja2 rich pytest pytest-timeout pytest-xdist 'transformers>=4.57,<5.25' accelerate)
+needs=("$torch" numpy click jinja2 rich pytest pytest-timeout pytest-xdist 'transformers>=4.57,<5.25' accelerate
+  expecttest)
 
 skip() {
   echo "make test-torch: $1; the tests of PyTorch's front end were not run" >&2

@@ -15,13 +15,19 @@ CHANNELS = {"b": "batch", "ci": "input channels", "co": "output channels", "g": 
 
 
 def axis_of(axis: int, ndim: int) -> int:
-    """A non-negative axis."""
+    """A non-negative axis.
+
+    Raises:
+        InconclusiveError: the tensor has no dimensions.
+    """
+    if ndim == 0:
+        raise InconclusiveError("an axis of a tensor without dimensions")
     return axis + ndim if axis < 0 else axis
 
 
 def axes_of(axis: Axes, ndim: int, *, exclude: bool = False) -> tuple[int, ...]:
     """Non-negative axes, sorted; None and () are all of them."""
-    if axis is None or axis == ():
+    if axis is None or axis == () or ndim == 0:
         chosen = set(range(ndim))
         return tuple(sorted(chosen))
     axes = (axis,) if isinstance(axis, int) else axis

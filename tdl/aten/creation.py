@@ -10,7 +10,7 @@ _SIZE = (Rewrite("size", {"output_shape": 0}),)
 @op(
     name=[
         f"aten.{name}.{overload}"
-        for name in ("full", "zeros", "ones", "empty", "rand", "randn")
+        for name in ("full", "zeros", "ones", "empty", "rand", "randn", "empty_permuted")
         for overload in ("default", "memory_format")
     ]
     + ["aten.scalar_tensor.default"],
@@ -21,7 +21,12 @@ def filled():
     return lambda *i: apply("filled")
 
 
-@op(name=[f"aten.{name}" for name in ("arange.default", "arange.start", "arange.start_step")])
+@op(
+    name=[
+        *("aten.arange.default", "aten.arange.start", "aten.arange.start_step"),
+        "aten.linspace.default",
+    ]
+)
 def numbers():
     """The index of each element, or a multiple of it. No split: a part would count from zero."""
     return lambda i: apply("number", i)

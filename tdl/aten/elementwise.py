@@ -27,12 +27,26 @@ _UNARY = (
     *("randn_like", "bernoulli", "native_dropout", "conj_physical", "_conj", "softshrink"),
     *("addcmul", "addcdiv", "logical_and", "logical_or", "logical_xor", "maximum", "minimum"),
     *("atan2", "fmod", "where", "masked_fill", "prelu", "_prelu_kernel", "hypot"),
+    *("deg2rad", "rad2deg", "signbit", "angle", "isposinf", "isneginf", "celu", "zero", "i0"),
+    *("polygamma", "mvlgamma", "fmax", "fmin", "heaviside", "logaddexp", "logaddexp2", "lcm"),
+    *("gcd", "nextafter", "igamma", "igammac", "alias_copy", "detach_copy", "polar", "complex"),
+)
+# torch.special's.
+_SPECIAL = (
+    *("i0e", "i1", "i1e", "entr", "ndtri", "log_ndtr", "erfcx", "airy_ai", "xlog1py", "zeta"),
+    *(f"bessel_{letter}{order}" for letter in "jy" for order in (0, 1)),
+    *(f"{scaled}modified_bessel_k{order}" for scaled in ("", "scaled_") for order in (0, 1)),
+    *("modified_bessel_i0", "modified_bessel_i1", "spherical_bessel_j0"),
+    *(f"{s}chebyshev_polynomial_{kind}" for s in ("", "shifted_") for kind in "tuvw"),
+    *("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l"),
+    "legendre_polynomial_p",
 )
 # Overloads for tensors, for a tensor and a number, and either way round.
 _BINARY = (
     *("add", "sub", "mul", "div", "pow", "remainder", "fmod", "floor_divide", "rsub"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "eq", "ne", "lt", "le", "gt", "ge", "xlogy"),
-    *("clamp", "clamp_min", "clamp_max", "copysign", "lerp"),
+    *("clamp", "clamp_min", "clamp_max", "copysign", "lerp", "bitwise_left_shift"),
+    *("bitwise_right_shift", "ldexp", "frexp"),
 )
 _OVERLOADS = (
     *("Tensor", "Scalar", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor", "Tensor_mode"),
@@ -53,6 +67,7 @@ _NAMES = dict.fromkeys(
         *(f"aten.{name}.default" for name in _UNARY),
         *(f"aten.{name}.{overload}" for name in _BINARY for overload in _OVERLOADS),
         *(f"aten.{name}" for name in _OTHER),
+        *(f"aten.special_{name}.default" for name in _SPECIAL),
         *(f"aten.{name}_backward.default" for name in _GRADIENTS),
         "aten.leaky_relu_backward.grad_input",
     ]

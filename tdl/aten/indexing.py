@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from tofu.errors import InconclusiveError
 from tofu.lang import Opaque, Over, Rewrite, Sum, apply, op, where
-from tofu.tdl._shapes import at, axis_of, broadcast, broadcast_ones, names, whole
+from tofu.tdl._shapes import (
+    at,
+    axis_of,
+    broadcast,
+    broadcast_ones,
+    instances,
+    letters,
+    line,
+    names,
+    whole,
+)
 
 
 def _told(dim, ndim):
@@ -51,16 +61,44 @@ def scatter_add(data, index, source, *, dim, begin=None):
 def scatter(data, *others, dim):
     """The data, with other elements where an index says so along a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
-    place = Opaque("Place")
-    return lambda *i: place(data[whole(i, axis)], *(x[whole(i, axis)] for x in others))[i[axis]]
+    sizes = [set(dims) for dims in zip(*(x.shape for x in (data, *others)))]
+    word = line(data.ndim, {axis, *(d for d, size in enumerate(sizes) if len(size) > 1)})
+    return instances(word, *((x, word) for x in (data, *others)))
 
 
-@op(name="aten.index_add.default")
+@op(
+    name=("aten.index_add.default", "aten.index_copy.default", "aten.index_reduce.default"),
+)
 def index_add(data, index, source, *, dim):
-    """The data, with slices of another tensor added where an index says so."""
-    axis = axis_of(dim, data.ndim)
-    add = Opaque("Add")
-    return lambda *i: add(data[whole(i, axis)], index[:], source[whole(i, axis)])[i[axis]]
+    """The data, with slices of another tensor added or put where an index says so."""
+    word = line(data.ndim, axis_of(dim, data.ndim))
+    return instances(word, (data, word), (index, ""), (source, word))
+
+
+@op(name=("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor"))
+def index_fill(data, *others, dim):
+    """The data, with one value in the slices that an index chooses."""
+    word = line(data.ndim, axis_of(dim, data.ndim))
+    return instances(word, (data, word), *((x, "") for x in others))
+
+
+@op(name=("aten.isin.Tensor_Tensor", "aten.bucketize.Tensor"))
+def looked_up(data, table):
+    """Every element's place, or presence, in a whole table."""
+    return instances(letters(data.ndim), (data, letters(data.ndim)), (table, ""))
+
+
+@op(name="aten.take.default")
+def take(data, index):
+    """The elements of the whole data at the places that an index names."""
+    return instances(letters(index.ndim), (data, ""), (index, letters(index.ndim)))
+
+
+@op(name="aten.histc.default")
+def histc(data, *, min=0, max=0):
+    """The number of elements in every bin; the data's own range needs all of them."""
+    word = "" if min == max else letters(data.ndim)
+    return instances(".", (data, word))
 
 
 @op(name="aten.index_select.default")

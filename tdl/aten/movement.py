@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from tofu.lang import Opaque, Over, Rewrite, op
-from tofu.tdl._shapes import Factors, at, axes_of, axis_of, inserted, reshaped, whole, without
+from tofu.tdl._shapes import (
+    Factors,
+    at,
+    axes_of,
+    axis_of,
+    inserted,
+    instances,
+    letters,
+    line,
+    reshaped,
+    whole,
+    without,
+)
 
 _SIZE = (Rewrite("size", {"output_shape": 0}),)
 _INPUT_SIZES = (Rewrite("input_sizes", {"output_shape": 0}),)
 
 
 @op(
-    name=("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default"),
+    name=(
+        *("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default"),
+        "aten.view_copy.default",
+    ),
     rewrites=_SIZE,
 )
 def view(data, *, out_shapes):
@@ -30,7 +45,7 @@ def _view_of_lines(data, target):
     return lambda *i: lines(data[(*i[:same], *[slice(None)] * (data.ndim - same))])[i[same:]]
 
 
-@op(name="aten.expand.default", rewrites=_SIZE)
+@op(name=("aten.expand.default", "aten.expand_copy.default"), rewrites=_SIZE)
 def expand(data, *, out_shapes):
     """Dimensions of size 1 repeated, and new ones in front."""
     target = out_shapes[0]
@@ -39,14 +54,14 @@ def expand(data, *, out_shapes):
     return lambda *i: data[tuple(0 if r else i[d + skipped] for d, r in enumerate(repeated))]
 
 
-@op(name="aten.permute.default")
+@op(name=("aten.permute.default", "aten.permute_copy.default"))
 def permute(data, *, dims):
     """Dimensions in another order."""
     order = tuple(axis_of(d, data.ndim) for d in dims)
     return lambda *i: data[tuple(i[order.index(d)] for d in range(data.ndim))]
 
 
-@op(name="aten.transpose.int")
+@op(name=("aten.transpose.int", "aten.transpose_copy.int"))
 def transpose(data, *, dim0, dim1):
     """Two dimensions exchanged."""
     order = list(range(data.ndim))
@@ -55,20 +70,20 @@ def transpose(data, *, dim0, dim1):
     return lambda *i: data[tuple(i[d] for d in order)]
 
 
-@op(name="aten.t.default")
+@op(name=("aten.t.default", "aten.t_copy.default"))
 def t(data):
     """A matrix transposed."""
     return lambda *i: data[tuple(reversed(i))]
 
 
-@op(name="aten.unsqueeze.default")
+@op(name=("aten.unsqueeze.default", "aten.unsqueeze_copy.default"))
 def unsqueeze(data, *, dim):
     """One more dimension, of size 1."""
     axis = axis_of(dim, data.ndim + 1)
     return lambda *i: data[without(i, axis)]
 
 
-@op(name=("aten.squeeze.dim", "aten.squeeze.dims"))
+@op(name=[f"aten.{n}.{o}" for n in ("squeeze", "squeeze_copy") for o in ("dim", "dims")])
 def squeeze(data, *, dim):
     """The elements without the named dimensions that have size 1; other named ones stay."""
     dropped = [d for d in axes_of(dim, data.ndim) if data.ones[d]]
@@ -96,7 +111,7 @@ def _along(data, axes, size):
     return lambda *i: lines(data[whole(i, axes)])[tuple(i[d] for d in axes)]
 
 
-@op(name="aten.slice.Tensor")
+@op(name=("aten.slice.Tensor", "aten.slice_copy.Tensor", "aten.narrow_copy.default"))
 def slice_(data, *, dim=0, out_shapes):
     """Elements from start to end along one dimension."""
     return _along(data, [axis_of(dim, data.ndim)], out_shapes[0])
@@ -116,7 +131,7 @@ def slice_scatter(data, source, *, dim=0):
     return lambda *i: lines(data[whole(i, axis)], source[whole(i, axis)])[i[axis]]
 
 
-@op(name="aten.select.int")
+@op(name=("aten.select.int", "aten.select_copy.int"))
 def select(data, *, dim, index):
     """The elements at one index of a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
@@ -143,7 +158,7 @@ def select_scatter(data, source, *, dim, index):
 @op(
     name=(
         *("aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default"),
-        "aten.split_with_sizes_copy.default",
+        *("aten.split_with_sizes_copy.default", "aten.unsafe_split.Tensor"),
     )
 )
 def split(data, *, dim=0, out_shapes):
@@ -158,12 +173,82 @@ def split(data, *, dim=0, out_shapes):
     return tuple(piece(number) for number in range(len(out_shapes)))
 
 
-@op(name="aten.unbind.int")
+@op(name=("aten.unbind.int", "aten.unbind_copy.int"))
 def unbind(data, *, dim=0, out_shapes):
     """The elements at every index of a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
     pick = Opaque("Pick")
     return (lambda *i: pick(data[inserted(i, axis, slice(None))]),) * len(out_shapes)
+
+
+@op(name=("aten.unfold.default", "aten.unfold_copy.default"))
+def unfold(data, *, dimension):
+    """The windows of a dimension, which is whole, side by side in a new last one."""
+    word = line(data.ndim, axis_of(dimension, data.ndim))
+    return instances(word + ".", (data, word))
+
+
+@op(name="aten.unfold_backward.default", rewrites=_INPUT_SIZES)
+def unfold_backward(grad, *, dim, out_shapes):
+    """The gradients of a dimension's windows, added up where they overlap."""
+    ndim = len(out_shapes[0])
+    word = line(ndim, axis_of(dim, ndim))
+    return instances(word, (grad, word + "."))
+
+
+def _diagonal(ndim, dim1, dim2):
+    """Words for a tensor with two whole dimensions, and for its diagonals, the last dimension."""
+    word = line(ndim, (axis_of(dim1, ndim), axis_of(dim2, ndim)))
+    return word, word.replace(".", "") + "."
+
+
+@op(name=("aten.diagonal.default", "aten.diagonal_copy.default"))
+def diagonal(data, *, dim1=0, dim2=1):
+    """The diagonal of two dimensions, which are whole, as the last dimension."""
+    word, diagonals = _diagonal(data.ndim, dim1, dim2)
+    return instances(diagonals, (data, word))
+
+
+@op(name="aten.diagonal_backward.default", rewrites=_INPUT_SIZES)
+def diagonal_backward(grad, *, dim1, dim2, out_shapes):
+    """The gradient on the diagonal of two dimensions, zeros elsewhere."""
+    word, diagonals = _diagonal(len(out_shapes[0]), dim1, dim2)
+    return instances(word, (grad, diagonals))
+
+
+@op(name="aten.diagonal_scatter.default")
+def diagonal_scatter(data, source, *, dim1=0, dim2=1):
+    """The data, with other elements on the diagonal of two dimensions, which are whole."""
+    word, diagonals = _diagonal(data.ndim, dim1, dim2)
+    return instances(word, (data, word), (source, diagonals))
+
+
+@op(name="aten.diag_embed.default")
+def diag_embed(data, *, dim1=-2, dim2=-1):
+    """The last dimension on the diagonal of two dimensions, zeros elsewhere."""
+    word, diagonals = _diagonal(data.ndim + 1, dim1, dim2)
+    return instances(word, (data, diagonals))
+
+
+@op(name=("aten.pixel_shuffle.default", "aten.pixel_unshuffle.default"))
+def shuffled_pixels(data):
+    """Channels spread over space, or back, separate for each image."""
+    images = letters(data.ndim - 3)
+    return instances(images + "...", (data, images))
+
+
+@op(name="aten.channel_shuffle.default")
+def shuffled_channels(data):
+    """Channels in another order, which are whole."""
+    word = line(data.ndim, 1)
+    return instances(word, (data, word))
+
+
+@op(name="aten.rot90.default")
+def rotated(data, *, dims=(0, 1)):
+    """Two dimensions, which are whole, turned by right angles."""
+    word = line(data.ndim, axes_of(dims, data.ndim))
+    return instances(word, (data, word))
 
 
 # --- Joins ---------------------------------------------------------------------------

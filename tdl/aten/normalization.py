@@ -6,7 +6,7 @@ Batch norms are taken apart before: their statistics are then sums, which worker
 from __future__ import annotations
 
 from tofu.lang import Opaque, Over, Rewrite, Sum, op
-from tofu.tdl._shapes import names
+from tofu.tdl._shapes import axis_of, instances, names
 
 
 def _layer(tensors, ndim, count):
@@ -28,6 +28,15 @@ def _layer(tensors, ndim, count):
 def _statistic(x, lead, count):
     """An element of a mean or deviation, whose normalized dimensions have size 1."""
     return x[(*lead, *(0,) * count)]
+
+
+@op(name=[f"aten._weight_norm_interface{way}.default" for way in ("", "_backward")])
+def weight_norm(*tensors, dim=0):
+    """Weights with given norms along all dimensions but one, and the norms; or the gradients."""
+    ndim = tensors[0].ndim
+    axis = axis_of(dim, ndim)
+    word = "." * axis + "a" + "." * (ndim - axis - 1)
+    return instances(f"{word} {word}", *((x, word) for x in tensors))
 
 
 @op(name="aten.native_layer_norm.default")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tofu.errors import InconclusiveError
 from tofu.lang import Opaque, Over, Sum, op
+from tofu.tdl._shapes import instances, letters
 
 
 @op(name="aten.mm.default")
@@ -71,6 +73,73 @@ def addmm(bias, left, right):
 def baddbmm(bias, left, right):
     """The same for every index of the batch."""
     return lambda b, i, j: Sum(lambda k: left[b, i, k] * right[b, k, j]) + _bias(bias, (b, i, j))
+
+
+@op(name="aten.addbmm.default")
+def addbmm(bias, left, right):
+    """The sum of the products of all indices of the batch, plus a matrix."""
+
+    def element(i, j):
+        return Sum(lambda b, k: left[b, i, k] * right[b, k, j]) + _bias(bias, (i, j))
+
+    return element
+
+
+@op(name="aten.addr.default")
+def addr(bias, left, right):
+    """The products of all elements of two vectors, plus a matrix."""
+    return lambda i, j: _bias(bias, (i, j)) + left[i] * right[j]
+
+
+@op(name="aten._cdist_forward.default")
+def distances(left, right):
+    """The distance of every line of one tensor from every line of another."""
+    batch = _batch(2, left, right)
+    return instances(batch + "pr", (left, batch + "p"), (right, batch + "r"))
+
+
+@op(name="aten._cdist_backward.default")
+def distances_backward(grad, left, right, distance):
+    """The gradient of the first tensor's lines, added up over those of the second."""
+    batch = _batch(2, grad, left, right, distance)
+    pairs, line = batch + "pr", batch + "p"
+    return instances(
+        line + ".", (grad, pairs), (left, line), (right, batch + "r"), (distance, pairs)
+    )
+
+
+def _batch(inner, *tensors):
+    """Variables of the leading dimensions, which are the same for all tensors."""
+    count = tensors[0].ndim - inner if tensors else 0
+    if not tensors or len({tuple(x.shape[:count]) for x in tensors}) > 1:
+        raise InconclusiveError("matrices whose batches differ")
+    return letters(count)
+
+
+@op(
+    name=(
+        *("aten.cholesky.default", "aten.linalg_cholesky_ex.default", "aten.linalg_qr.default"),
+        *("aten.linalg_inv_ex.default", "aten.linalg_matrix_exp.default", "aten.geqrf.default"),
+        *("aten._linalg_det.default", "aten._linalg_slogdet.default", "aten._linalg_svd.default"),
+        *("aten.linalg_lu_factor_ex.default", "aten.linalg_lu_solve.default"),
+        *("aten.linalg_ldl_factor_ex.default", "aten._linalg_solve_ex.default"),
+        *("aten.linalg_solve_triangular.default", "aten.triangular_solve.default"),
+        *("aten.lu_unpack.default", "aten._linalg_eigh.default", "aten.ormqr.default"),
+        *("aten.cholesky_solve.default", "aten.cholesky_inverse.default"),
+        *("aten.linalg_householder_product.default", "aten.linalg_pinv.atol_rtol_tensor"),
+    )
+)
+def matrices(*tensors, out_shapes):
+    """Functions of whole matrices, separate for each index of the batch."""
+    batch = _batch(2, *tensors)
+    if any(
+        tuple(shape[: len(batch)]) != tuple(tensors[0].shape[: len(batch)]) for shape in out_shapes
+    ):
+        raise InconclusiveError("outputs without the batch")
+    outputs = [batch + "." * (len(shape) - len(batch)) for shape in out_shapes]
+    if not all(outputs):
+        raise InconclusiveError("a single matrix")
+    return instances(" ".join(outputs), *((x, batch) for x in tensors))
 
 
 @op(name="aten.mv.default")

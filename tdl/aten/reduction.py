@@ -49,7 +49,10 @@ def amin(data, *, dim=None, keepdim=False):
         *("aten.prod.dim_int", "aten.any.dim", "aten.all.dim", "aten.any.dims", "aten.all.dims"),
         *("aten.var.correction", "aten.var_mean.correction", "aten.linalg_vector_norm.default"),
         *("aten.std.correction", "aten.logsumexp.default", "aten.any.default", "aten.all.default"),
-        "aten.median.dim",
+        *("aten.median.dim", "aten.nanmedian.dim", "aten.median.default", "aten.mode.default"),
+        *("aten.nanmedian.default", "aten.kthvalue.default", "aten.aminmax.default"),
+        *("aten.nansum.default", "aten.std_mean.correction", "aten.norm.ScalarOpt_dim"),
+        *("aten.prod.default", "aten.count_nonzero.default", "aten.count_nonzero.dim_IntList"),
     )
 )
 def along(data, *, dim=None, keepdim=False, out_shapes):
@@ -70,11 +73,16 @@ def along(data, *, dim=None, keepdim=False, out_shapes):
     return (Over(variables, body),) * len(out_shapes)
 
 
-@op(name=("aten.cumsum.default", "aten.cumprod.default", "aten.logcumsumexp.default"))
-def running(data, *, dim):
+@op(
+    name=(
+        *("aten.cumsum.default", "aten.cumprod.default", "aten.logcumsumexp.default"),
+        *("aten.cummax.default", "aten.cummin.default"),
+    )
+)
+def running(data, *, dim, out_shapes):
     """A function of the preceding elements along a dimension, which is whole."""
+    if not data.ndim:
+        return (lambda: apply("running", data[()]),) * len(out_shapes)
     axis = axis_of(dim, data.ndim)
     function = Opaque("Running")
-    if not data.ndim:
-        return lambda: apply("running", data[()])
-    return lambda *i: function(data[whole(i, axis)])[i[axis]]
+    return (lambda *i: function(data[whole(i, axis)])[i[axis]],) * len(out_shapes)

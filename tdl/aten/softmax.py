@@ -7,10 +7,10 @@ from tofu.tdl._shapes import axes_of, axis_of, broadcast, names, whole
 
 
 def _lines(tensors, dim):
-    axis = axis_of(dim, tensors[0].ndim)
-    line = Opaque("Softmax")
     if not tensors[0].ndim:
         return lambda: apply("softmax", *(x[()] for x in tensors))
+    axis = axis_of(dim, tensors[0].ndim)
+    line = Opaque("Softmax")
     return lambda *i: line(*(x[whole(i, axis)] for x in tensors))[i[axis]]
 
 

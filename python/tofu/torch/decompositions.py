@@ -191,6 +191,8 @@ def _nll_loss_backward(
 
 
 def _log_sum_exp(data: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    if not data.ndim:
+        return NotImplemented
     axes = _axes(data, dim)
     logs = torch.ops.tofu.log_sum_exp(data, axes).to(data.dtype)
     kept = [size for d, size in enumerate(data.shape) if d not in axes]
