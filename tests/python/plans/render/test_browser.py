@@ -600,6 +600,18 @@ def test_memory_over_a_step(page):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("limit", "lines", "told"), [(8192, 1, []), (2**20, 0, ["the limit, 1.0 MiB, lies above"])]
+)
+def test_a_limit_far_above_is_only_named(page, limit, lines, told):
+    between = {"activations": (1024, 2048)}
+    peak = Peak(0, {"parameters": 1024}, ("net_fc0_fwd@0", "net_fc1_fwd@0"), between, (), 4096)
+    browser = page(render_html(dataclasses.replace(net(), peak=peak), limit_bytes=limit))
+    choose(browser, "memory")
+    assert len(texts(browser, "#memory .chart .limit")) == lines
+    assert texts(browser, "#memory .legend > span")[2:] == told
+
+
 def test_both_plans_of_a_comparison(page):
     first = net()
     changed = [dict(each) for each in json.loads(first.to_json())["tensors"]]

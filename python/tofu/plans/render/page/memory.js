@@ -2,6 +2,8 @@
 
 // A line at the very top of a chart would be cut.
 const HEADROOM = 1.03;
+// A limit above this multiple of the peak would make the chart flat, and is only named.
+const FAR = 3;
 // Kinds from below: what stays all the time first. The colours are those of the bar above.
 const STACK = [0, 2, 1, 3, 4];
 
@@ -9,7 +11,9 @@ function memoryChart(peak, data) {
   const [width, height, left, bottom] = [960, 260, 84, 28];
   const total = (point) => point[2].reduce((sum, bytes) => sum + bytes, 0);
   const worst = peak.points.reduce((best, point, i) => (total(point) > total(peak.points[best]) ? i : best), 0);
-  const most = HEADROOM * Math.max(1, data.limit || 0, total(peak.points[worst]));
+  const highest = total(peak.points[worst]);
+  const isFar = Boolean(data.limit) && data.limit > FAR * highest;
+  const most = HEADROOM * Math.max(1, isFar ? 0 : data.limit || 0, highest);
   const x = (at) => left + ((width - left - 8) * at) / Math.max(1, peak.count - 1);
   const y = (bytes) => 8 + (height - bottom - 8) * (1 - bytes / most);
   const spot = (at, bytes) => `${x(at).toFixed(1)},${y(bytes).toFixed(1)}`;
@@ -25,7 +29,7 @@ function memoryChart(peak, data) {
   const ticks = roundBytes(most).map((bytes) => draw("g", {},
     draw("line", { x1: left, x2: width - 8, y1: y(bytes), y2: y(bytes), class: "grid" }),
     draw("text", { x: left - 8, y: y(bytes) + 4, class: "tick" }, formatBytes(bytes))));
-  const limit = data.limit ? draw("g", {},
+  const limit = data.limit && !isFar ? draw("g", {},
     draw("line", { x1: left, x2: width - 8, y1: y(data.limit), y2: y(data.limit), class: "limit" }),
     draw("text", { x: width - 12, y: y(data.limit) + 14, class: "end" }, "the limit")) : null;
   const marker = draw("line", { y1: 8, y2: height - bottom, class: "marker" });
@@ -34,9 +38,10 @@ function memoryChart(peak, data) {
     ticks, areas, limit, marker,
     draw("text", { x: left, y: height - 6, class: "axis" }, "first operator of the step"),
     draw("text", { x: width - 8, y: height - 6, class: "axis end" }, "last"));
+  const above = isFar ? [make("span", {}, `the limit, ${formatBytes(data.limit)}, lies above`)] : [];
   const counts = kinds.map(() => make("span", { class: "number" }));
   const legend = make("p", { class: "legend" }, kinds.map((kind, i) =>
-    make("span", {}, make("i", { class: `kind${kind}` }), `${peak.kinds[kind]} `, counts[i])));
+    make("span", {}, make("i", { class: `kind${kind}` }), `${peak.kinds[kind]} `, counts[i])), above);
   const said = make("output", { class: "reading" });
   const slider = make("input", { type: "range", min: 0, max: peak.points.length - 1,
     "aria-label": "operator of the step" });
