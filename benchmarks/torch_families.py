@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import copy
+import inspect
+import itertools
 import json
 import logging
 import multiprocessing
@@ -23,7 +25,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,34 +49,28 @@ LIMIT_S = 600
 MOST_PARAMETERS = 20_000_000
 LOSS, GRADIENT = 1e-5, 1e-4  # the allowed differences, relative to the largest value
 BATCH, LENGTH = 4, 8
+# Inputs that are tried beside those that a model's forward needs.
+MORE_INPUTS = (
+    "decoder_input_ids", "input_ids", "pixel_values", "input_features", "input_values",
+    "attention_mask", "input_features_mask", "bbox", "past_values", "inputs_embeds",
+)  # fmt: skip
 # The first of these that a family has is its model.
 TASKS = (
     "CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_CLASSIFICATION", "CTC",
     "AUDIO_CLASSIFICATION", "SEQUENCE_CLASSIFICATION",
 )  # fmt: skip
-# Names in configurations, by the sizes that they get.
-SIZES: Mapping[int, str] = {
-    1: "num_labels_per_token n_group topk_group num_nextn_predict_layers",
-    2: "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
-       "num_key_value_heads num_experts_per_tok top_k moe_topk num_encoder_layers "
-       "num_decoder_layers encoder_num_hidden_layers decoder_num_hidden_layers mamba_n_groups",
-    4: "num_attention_heads n_head n_heads num_heads encoder_attention_heads mamba_n_heads "
-       "decoder_attention_heads num_experts num_local_experts n_routed_experts moe_num_experts "
-       "encoder_num_attention_heads decoder_num_attention_heads rotary_dim qk_rope_head_dim",
-    8: "head_dim d_kv v_head_dim qk_nope_head_dim patch_size state_size ssm_state_size q_lora_rank "
-       "kv_lora_rank mamba_d_state mamba_d_head attention_head_size num_mel_bins",
-    16: "embedding_size mlp_hidden_size moe_intermediate_size shared_expert_intermediate_size "
-        "expert_ffn_size ffn_hidden_size_per_expert",
-    32: "hidden_size d_model n_embd dim embed_dim image_size emb_dim word_embed_proj_dim d_embed "
-        "encoder_hidden_size decoder_hidden_size width projection_dim embedding_dim lru_width "
-        "attention_hidden_size",
-    48: "intermediate_size d_ff ffn_dim encoder_ffn_dim decoder_ffn_dim d_inner hidden_dim n_inner "
-        "ffn_hidden_size mlp_dim",
-    64: "vocab_size max_position_embeddings n_positions n_ctx max_source_positions "
-        "max_target_positions max_seq_len seq_length",
-}  # fmt: skip
-TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-SMALL = {name: size for size, names in SIZES.items() for name in names.split()}
+LAYERS = (2, None)  # tried in this order, with each of the divisors of widths
+DIVISORS = (32, 16, 8, 4)
+VOCABULARY, POSITIONS, EXPERTS, FIRST_WORD = 96, 64, 16, 24
+WIDTH = re.compile(
+    r"size|dim|width|embd|^d_|inner|channels|rank|features|state|units|filters|section|planes"
+)
+NO_WIDTH = re.compile(
+    r"kernel|patch|image|window|vocab|chunk|block|^n?um_|crop|pool|grid|batch|buffer|mel|codebook|"
+    r"input_size|shape|sample|group|stride|factor|indices"
+)
+COUNT_OF_LAYERS = re.compile(r"^(n|num|\w+?)_?(\w+_)?(layers?|blocks|depth)$|^depth$")
+NAMED_WORDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
 
 
 def families() -> dict[str, str]:
@@ -87,42 +83,77 @@ def families() -> dict[str, str]:
     return found
 
 
-def small(kind: Any) -> dict[str, Any]:
-    """Arguments that make a configuration tiny, with the configurations inside it."""
-    default = kind()
-    made: dict[str, Any] = {}
-    for name, value in vars(default).items():
-        if isinstance(value, transformers.PretrainedConfig):
-            made[name] = small(type(value))
-        elif name in SMALL and isinstance(value, int):
-            made[name] = SMALL[name]
-        elif name in TOKENS and value is not None:
-            made[name] = TOKENS[name]
-        elif isinstance(value, float) and ("drop" in name or name.startswith("mask_")):
-            made[name] = 0.0
-        elif name == "apply_spec_augment":
-            made[name] = False
-        elif isinstance(value, list) and value and all(type(each) is int for each in value):
-            made.update(small_list(name, value))
-    return made
+class Shrinking:
+    """Makes configurations tiny by rules on the names and values of their attributes.
+
+    All widths are divided by one number, so that they fit each other as before; the numbers of
+    heads and groups stay.
+    """
+
+    def __init__(self, layers: int | None, divisor: int) -> None:
+        """Keep so many layers, and divide widths by a number."""
+        self.layers, self.divisor = layers, divisor
+        self.words = dict(NAMED_WORDS)
+
+    def shrink(self, settings: Any) -> None:
+        """Make a configuration tiny, in place, with those inside it."""
+        all_layers = getattr(settings, "num_hidden_layers", None)
+        for name, value in list(vars(settings).items()):
+            if isinstance(value, transformers.PretrainedConfig):
+                self.shrink(value)
+            elif not name.startswith("_"):
+                small = self.value(name, value, all_layers)
+                if small is not value:
+                    setattr(settings, name, small)
+
+    def value(self, name: str, value: Any, all_layers: int | None) -> Any:
+        """A small value of an attribute."""
+        if isinstance(value, dict):
+            return {key: self.value(str(key), each, all_layers) for key, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.items(name, list(value), all_layers))
+        if type(value) is float:
+            return 0.0 if "drop" in name or name.startswith("mask_") else value
+        if type(value) is not int:
+            return False if name == "apply_spec_augment" else value
+        return self.number(name, value)
+
+    def number(self, name: str, value: int) -> int:
+        """A small value of a whole number."""
+        if name.endswith(("token_id", "token_index")) and value >= 0:
+            return self.words.setdefault(name, len(self.words))
+        if "vocab_size" in name:
+            return VOCABULARY if value > VOCABULARY else value
+        if "position" in name:
+            return min(value, POSITIONS)
+        if "experts" in name and "per_tok" not in name:
+            return min(value, EXPERTS)
+        if COUNT_OF_LAYERS.match(name):
+            return min(value, self.layers or value)
+        if WIDTH.search(name) and not NO_WIDTH.search(name) and value % self.divisor == 0:
+            return value // self.divisor
+        return value
+
+    def items(self, name: str, values: list[Any], all_layers: int | None) -> list[Any]:
+        """A list with small values, of fewer layers if it has one for each."""
+        if self.layers and all_layers and len(values) == all_layers > self.layers:
+            other = next((x for x in values if x != values[0]), values[1])
+            values = [values[0], other] * (self.layers // 2)
+        if not all(type(each) is int for each in values):
+            return [self.value(name, each, all_layers) for each in values]
+        if name.endswith(("token_id", "token_ids")):
+            return [self.number("eos_token_id", each) for each in values[:1]]
+        if name == "depths":
+            return [min(each, 1) for each in values]
+        if self.layers and "layer" in name and max(values, default=0) >= self.layers:
+            return [each for each in values if each < self.layers] or [self.layers - 1]
+        return [self.number(name, each) for each in values]
 
 
-def small_list(name: str, value: list[int]) -> dict[str, list[int]]:
-    """A list of sizes of stages, made tiny; nothing if its name does not tell."""
-    if name == "depths":
-        return {name: [1] * len(value)}
-    if name in ("hidden_sizes", "embed_dims", "encoder_hidden_sizes", "dims"):
-        return {name: [16 * (k + 1) for k in range(len(value))]}
-    if name in ("num_heads", "num_attention_heads"):
-        return {name: [2] * len(value)}
-    return {}
-
-
-def model_of(family: str) -> Any:
+def model_of(family: str, layers: int | None, divisor: int) -> Any:
     """A tiny model in training mode, that draws no random numbers for dropout."""
-    settings_name = configuration_auto.CONFIG_MAPPING_NAMES[family]
-    kind = getattr(transformers, settings_name)
-    settings = kind(**small(kind))
+    settings = getattr(transformers, configuration_auto.CONFIG_MAPPING_NAMES[family])()
+    Shrinking(layers, divisor).shrink(settings)
     settings.use_cache = False
     with torch.device("meta"):
         model_class = getattr(transformers, families()[family])
@@ -137,28 +168,79 @@ def model_of(family: str) -> Any:
     return model
 
 
+def made(family: str) -> tuple[Any, dict[str, Any]]:
+    """A tiny model, of the first configuration that works, and inputs with which it runs.
+
+    Raises:
+        ValueError: No configuration works; its text is what ended one of those that came furthest.
+    """
+    reasons: list[str] = []
+    for layers, divisor in itertools.product(LAYERS, DIVISORS):
+        try:
+            model = model_of(family, layers, divisor)
+            return model, inputs_of(model)
+        except Exception as error:
+            reasons.append(told(error))
+            if isinstance(error, (ImportError, OSError)) or reasons.count(reasons[-1]) > 2:
+                break
+    raise ValueError(next((text for text in reasons if "plain torch" in text), reasons[0]))
+
+
 def candidates(model: Any) -> Iterator[dict[str, Any]]:
     """Inputs by name that a model may take, the likeliest first."""
-    ids = torch.randint(3, 60, (BATCH, LENGTH))
-    side = getattr(getattr(model.config, "vision_config", model.config), "image_size", 32)
-    side = side if isinstance(side, int) else 32
-    channels = getattr(model.config, "num_channels", 3) or 3
-    known = {
-        "input_ids": ids,
-        "pixel_values": torch.randn(BATCH, channels if channels < 5 else 3, side, side),
-        "input_values": torch.randn(BATCH, 4000),
-        "input_features": torch.randn(BATCH, 8, 128),
+    torch.manual_seed(0)
+    parameters = inspect.signature(model.forward).parameters
+    known = inputs_by_name(model)
+    needed = {
+        name: known[name]
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty and name in known
     }
     main = model.main_input_name
-    first = {main: known[main]} if main in known else {"input_ids": ids}
-    known = {k: x.to(model.dtype) if x.is_floating_point() else x for k, x in known.items()}
-    classes = torch.arange(BATCH) % 2
-    for labels in (ids, classes):
-        yield {**first, "labels": labels}
+    first = {main: known[main]} if main in known else {"input_ids": known["input_ids"]}
+    first = {**needed, **first}
+    ids, classes = known["input_ids"], torch.arange(BATCH) % 2
+    if "labels" in parameters:
+        for labels in (ids, classes):
+            yield {**first, "labels": labels}
     yield first
-    yield {**first, "decoder_input_ids": ids}
-    yield {"input_ids": ids, "pixel_values": known["pixel_values"]}
-    yield {"input_features": torch.randn(BATCH, 80, 128), "decoder_input_ids": ids}
+    more = [name for name in MORE_INPUTS if name in parameters and name not in first]
+    for count in (1, 2):
+        for names in itertools.combinations(more, count):
+            yield {**first, **{name: known[name] for name in names}}
+    yield {**first, **{name: known[name] for name in more}}
+
+
+def inputs_by_name(model: Any) -> dict[str, Any]:
+    """Inputs by the names that Hugging Face's models give them."""
+    settings = model.config
+    inner = [x for x in vars(settings).values() if isinstance(x, transformers.PretrainedConfig)]
+
+    def found(*names: str, default: Any) -> Any:
+        values = (getattr(each, name, None) for each in (settings, *inner) for name in names)
+        return next((value for value in values if value), default)
+
+    ids = torch.randint(FIRST_WORD, VOCABULARY, (BATCH, LENGTH))
+    side = found("image_size", default=32)
+    height, width = side if isinstance(side, (list, tuple)) else (side, side)
+    channels = found("num_channels", "in_channels", default=3)
+    mels = found("num_mel_bins", "feature_size", "input_feat_per_channel", default=80)
+    series = found("context_length", "input_size", default=32)
+    image = torch.randn(BATCH, channels, height, width)
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "pixel_values": image,
+        "pixel_values_videos": image[:, None].expand(-1, 4, -1, -1, -1).contiguous(),
+        "input_values": torch.randn(BATCH, 4000),
+        "input_features": torch.randn(BATCH, mels, found("max_source_length", default=128)),
+        "input_features_mask": torch.ones(BATCH, 128, dtype=torch.long),
+        "decoder_input_ids": ids.flip(1),
+        "bbox": torch.arange(1, 5).mul(10).expand(BATCH, LENGTH, 4).contiguous(),
+        "past_values": torch.randn(BATCH, series, found("num_input_channels", default=1)),
+        "hidden_states": torch.randn(BATCH, LENGTH, found("hidden_size", default=32)),
+        "inputs_embeds": torch.randn(BATCH, LENGTH, found("hidden_size", default=32)),
+    }
 
 
 def loss_of(outputs: Any) -> Any:
@@ -213,8 +295,9 @@ def measured(
 ) -> dict[str, Any]:
     """Compares one step of a family's model, whole and on a mesh."""
     try:
-        whole = model_of(family).to(dtype)
-        given = inputs_of(whole)
+        whole, given = made(family)
+        whole = whole.to(dtype)
+        given = {k: x.to(dtype) if x.is_floating_point() else x for k, x in given.items()}
     except Exception as error:
         return {"outcome": "not made", "reason": told(error)}
     count = sum(each.numel() for each in whole.parameters())
