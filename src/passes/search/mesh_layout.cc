@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "graph/box.h"
 #include "passes/coarsen/group.h"
 #include "passes/search/cost_model.h"
+#include "passes/search/waiting_terms.h"
 
 namespace tofu {
 namespace {
@@ -33,13 +33,13 @@ class MeshSpace {
  public:
   MeshSpace(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
             const MeshOptions& options)
-      : parts_(options.parts),
+      : table_(table),
+        coarse_(coarse),
+        parts_(options.parts),
         equal_tiles_(options.equal_tiles),
         dims_(FindLogicalDimensions(graph, table, coarse)),
         extents_(static_cast<size_t>(dims_.count)),
         conflicts_(static_cast<size_t>(dims_.count)),
-        tensors_(static_cast<size_t>(dims_.count)),
-        operators_(static_cast<size_t>(dims_.count)),
         is_split_(static_cast<size_t>(dims_.count), false),
         bytes_(static_cast<size_t>(dims_.count), 0) {
     for (size_t c = 0; c < coarse.tensors.size(); ++c) {
@@ -48,13 +48,9 @@ class MeshSpace {
       const int64_t bytes = NumElements(tensor.shape) *
                             DtypeBytes(graph.dtypes[tensor.entries[0]]) *
                             static_cast<int64_t>(tensor.entries.size());
-      for (int dim : dims_.tensors[c]) {
-        bytes_[dim] += bytes;
-        tensors_[dim].insert(static_cast<int>(c));
-      }
+      for (int dim : dims_.tensors[c]) bytes_[dim] += bytes;
     }
-    for (size_t p = 0; p < coarse.operators.size(); ++p)
-      AddOperator(graph, table, coarse, p);
+    for (size_t p = 0; p < coarse.operators.size(); ++p) AddOperator(graph, p);
     for (int dim = 0; dim < dims_.count; ++dim) {
       if (is_split_[dim] && conflicts_[dim].count(dim) == 0) order_.push_back(dim);
     }
@@ -62,12 +58,8 @@ class MeshSpace {
                      [&](int a, int b) { return bytes_[a] > bytes_[b]; });
   }
 
-  const LogicalDimensions& dims() const { return dims_; }
   // The dimensions that a step may cut, those of the most bytes first.
   const std::vector<int>& order() const { return order_; }
-  // The classes of operators whose cost depends on a dimension.
-  const std::set<int>& operators(int dim) const { return operators_[dim]; }
-
   bool Conflict(int dim, const StepDimensions& others) const {
     return std::any_of(others.begin(), others.end(),
                        [&](int other) { return conflicts_[dim].count(other) > 0; });
@@ -99,16 +91,6 @@ class MeshSpace {
     return chosen;
   }
 
-  // Brings the cuts of all classes with these dimensions up to date.
-  void Update(const std::vector<int>& changed, const Layout& layout,
-              ClassCuts* cuts) const {
-    for (int dim : changed) {
-      for (int c : tensors_[dim]) cuts->tensors[c] = Along(dims_.tensors[c], layout);
-      for (int p : operators_[dim])
-        cuts->operators[p] = Along(dims_.operators[p], layout);
-    }
-  }
-
   ClassCuts CutsOf(const Layout& layout) const {
     ClassCuts cuts;
     for (const std::vector<int>& dims : dims_.tensors) {
@@ -117,6 +99,7 @@ class MeshSpace {
     for (const std::vector<int>& vars : dims_.operators) {
       cuts.operators.push_back(Along(vars, layout));
     }
+    LetSumsWait(table_, coarse_, &cuts);
     return cuts;
   }
 
@@ -132,31 +115,18 @@ class MeshSpace {
     }
   }
 
-  void AddOperator(const Graph& graph, const StrategyTable& table,
-                   const CoarseGraph& coarse, size_t p) {
-    const int node = coarse.operators[p].nodes[0];
-    const StrategyRow* row = table.row(node);
-    const int number = static_cast<int>(p);
-    if (row != nullptr) {
-      Shape extents;
-      for (size_t v = 0; v < row->vars.size(); ++v) {
-        extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
-      }
-      Meet(dims_.operators[p], extents);
+  void AddOperator(const Graph& graph, size_t p) {
+    const int node = coarse_.operators[p].nodes[0];
+    const StrategyRow* row = table_.row(node);
+    if (row == nullptr) return;
+    Shape extents;
+    for (size_t v = 0; v < row->vars.size(); ++v) {
+      extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
     }
+    Meet(dims_.operators[p], extents);
     for (int dim : dims_.operators[p]) {
-      if (dim < 0) continue;
-      operators_[dim].insert(number);
-      is_split_[dim] = true;
+      if (dim >= 0) is_split_[dim] = true;
     }
-    const auto add = [&](int entry) {
-      for (int dim : dims_.tensors[coarse.tensor_class[entry]]) {
-        operators_[dim].insert(number);
-      }
-    };
-    for (NodeEntry input : graph.nodes[node].inputs) add(graph.entry_id(input));
-    for (int i = 0; i < graph.nodes[node].num_outputs; ++i)
-      add(graph.entry_id({node, i}));
   }
 
   Cuts Along(const std::vector<int>& dims, const Layout& layout) const {
@@ -169,15 +139,15 @@ class MeshSpace {
     return cuts;
   }
 
+  const StrategyTable& table_;
+  const CoarseGraph& coarse_;
   const std::vector<int>& parts_;
   const bool equal_tiles_;
   const LogicalDimensions dims_;
   std::vector<std::set<int64_t>> extents_;  // [logical dimension]
   std::vector<std::set<int>> conflicts_;    // dimensions that it cannot share a step with
-  std::vector<std::set<int>> tensors_;      // classes of tensors that have it
-  std::vector<std::set<int>> operators_;  // classes of operators whose cost depends on it
-  std::vector<bool> is_split_;            // whether some operator is split along it
-  std::vector<int64_t> bytes_;            // of the tensors that have it
+  std::vector<bool> is_split_;              // whether some operator is split along it
+  std::vector<int64_t> bytes_;              // of the tensors that have it
   std::vector<int> order_;
 };
 
@@ -234,8 +204,7 @@ class LayoutSearch {
     if (has_tried_all_) return best_;
     const std::vector<int>& order = space_.order();
     for (size_t start = 0; start < std::min(kMaxStarts, order.size()); ++start) {
-      const Layout layout = StartWith(order[start]);
-      Keep(layout, cost_.Of(space_.CutsOf(layout)));
+      Keep(StartWith(order[start]));
     }
     Improve();
     return best_;
@@ -249,7 +218,7 @@ class LayoutSearch {
   bool TryAll(size_t step, const Layout& layout) {
     if (step == layout.size()) {
       if (++tried_ > kMaxLayouts) return false;
-      Keep(layout, cost_.Of(space_.CutsOf(layout)));
+      Keep(layout);
       return true;
     }
     return TryStep(step, 0, {}, layout);
@@ -271,10 +240,13 @@ class LayoutSearch {
            TryStep(step, next + 1, chosen, layout);
   }
 
-  void Keep(const Layout& layout, int64_t cost) {
-    if (least_ >= 0 && cost >= least_) return;
+  // Returns whether the layout is the cheapest so far.
+  bool Keep(const Layout& layout) {
+    const int64_t cost = cost_.Of(space_.CutsOf(layout));
+    if (least_ >= 0 && cost >= least_) return false;
     least_ = cost;
     best_ = layout;
+    return true;
   }
 
   // The layout in which every step cuts `dim` if it can, and all dimensions that still
@@ -290,7 +262,6 @@ class LayoutSearch {
   }
 
   void Improve() {
-    ClassCuts cuts = space_.CutsOf(best_);
     bool improves = true;
     while (improves) {
       improves = false;
@@ -298,9 +269,7 @@ class LayoutSearch {
         for (int dim : space_.order()) {
           if (cost_.count() > kMaxCosts) return;
           const std::optional<Layout> changed = With(dim, step, best_);
-          if (!changed || !Change(step, best_, *changed, &cuts)) continue;
-          best_ = *changed;
-          improves = true;
+          improves = (changed && Keep(*changed)) || improves;
         }
       }
     }
@@ -319,24 +288,6 @@ class LayoutSearch {
     Layout changed = layout;
     changed[step] = space_.Complete(chosen, step, layout);
     return changed;
-  }
-
-  // Changes the cuts of one step if that costs less. Returns whether it did.
-  bool Change(size_t step, const Layout& before, const Layout& after, ClassCuts* cuts) {
-    std::vector<int> differ;
-    std::set_symmetric_difference(before[step].begin(), before[step].end(),
-                                  after[step].begin(), after[step].end(),
-                                  std::back_inserter(differ));
-    std::set<int> operators;
-    for (int dim : differ) {
-      operators.insert(space_.operators(dim).begin(), space_.operators(dim).end());
-    }
-    int64_t difference = 0;
-    for (int p : operators) difference -= cost_.Of(p, *cuts);
-    space_.Update(differ, after, cuts);
-    for (int p : operators) difference += cost_.Of(p, *cuts);
-    if (difference >= 0) space_.Update(differ, before, cuts);
-    return difference < 0;
   }
 
   const MeshSpace& space_;

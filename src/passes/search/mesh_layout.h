@@ -2,7 +2,7 @@
 // of workers, and each logical dimension (logical_dimensions.h) is cut at some of the
 // steps. All tensors that have it are cut along it there, and all operators that iterate
 // over it are split along it. Tensors and operators without a dimension that a step cuts
-// stay whole at that step.
+// stay whole at that step, or wait as terms (waiting_terms.h).
 //
 // Rule:       no tensor and no operator has two dimensions of one step, or a dimension
 //             that does not divide. A step cuts as many as it can: one more would break
@@ -15,7 +15,9 @@
 // Output:     `given` with a decision for every class and step; earlier decisions stay.
 // Errors:     none.
 // Position:   modes.h, for the mode "mesh-tensorflow".
-// Complexity: one cost of a class of operators for each class that a change touches.
+// Complexity: C look-ups for each layout, C classes of operators, and one cost for each
+// class
+//             and new cuts of its tensors.
 #ifndef TOFU_PASSES_SEARCH_MESH_LAYOUT_H_
 #define TOFU_PASSES_SEARCH_MESH_LAYOUT_H_
 

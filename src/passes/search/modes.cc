@@ -10,6 +10,7 @@
 #include "passes/coarsen/group.h"
 #include "passes/search/batch_dimension.h"
 #include "passes/search/mesh_layout.h"
+#include "passes/search/waiting_terms.h"
 
 namespace tofu {
 namespace {
@@ -62,41 +63,6 @@ int BatchOf(const TensorClass& tensor, const BatchDimensions& batch) {
   return dim;
 }
 
-// Whether the operator leaves terms in one of its outputs at this step.
-bool MakesTerms(const StrategyRow& row, const OpClass& op, int cut) {
-  return std::any_of(op.slots.begin(), op.slots.end(), [&](const OpSlot& slot) {
-    return slot.is_output && slot.index < static_cast<int>(row.outputs.size()) &&
-           row.outputs[slot.index].reduce.count(cut) > 0;
-  });
-}
-
-// Lets sums over the batch wait: the operators that add them up do so on terms. Operators
-// are in the graph's order, but a class may have tensors of later ones.
-void LetSumsWait(const StrategyTable& table, const CoarseGraph& coarse, size_t step,
-                 RecursiveOptions* options) {
-  ClassCuts& given = options->given;
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t p = 0; p < coarse.operators.size(); ++p) {
-      const OpClass& op = coarse.operators[p];
-      const StrategyRow* row = table.row(op.nodes[0]);
-      if (op.elementwise || row == nullptr) continue;
-      int& cut = given.operators[p][step];
-      for (const OpSlot& slot : op.slots) {
-        const bool has_terms = given.tensors[slot.tensor_class][step] == kTerms;
-        if (op.adds_terms && !slot.is_output && has_terms) cut = row->terms;
-      }
-      if (!MakesTerms(*row, op, cut)) continue;
-      for (const OpSlot& slot : op.slots) {
-        int& of_tensor = given.tensors[slot.tensor_class][step];
-        if (!slot.is_output || !coarse.tensors[slot.tensor_class].may_wait) continue;
-        changed = changed || of_tensor != kTerms;
-        of_tensor = kTerms;
-      }
-    }
-  }
-}
-
 // Cuts the batch; tensors without one are whole on every worker.
 void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
               RecursiveOptions* options) {
@@ -123,9 +89,7 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
     Cuts& given = options->given.operators[p];
     given = FillAlike(ExtentsOf(extents, *options), {}, var, given, options->parts);
   }
-  for (size_t step = 0; step < options->parts.size(); ++step) {
-    LetSumsWait(table, coarse, step, options);
-  }
+  LetSumsWait(table, coarse, &options->given);
 }
 
 }  // namespace
@@ -156,7 +120,7 @@ UpdateTies UpdateTiesOf(const std::string& name, bool may_be_whole) {
 }
 
 bool SumsMayWait(const std::string& name, bool may_be_whole) {
-  if (name == "data-parallel" || IsZero(name)) return true;
+  if (name == "data-parallel" || IsZero(name) || name == "mesh-tensorflow") return true;
   return may_be_whole && (name == "tofu" || name == "flat");
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graph/box.h"
+#include "graph/head_roles.h"
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
 #include "passes/search/predict.h"
@@ -255,6 +256,62 @@ TEST(WaitingSums, DataParallelismReducesEachGradientOnce) {
       bytes.push_back(plan.total_bytes());
     }
     EXPECT_EQ(bytes[0], bytes[1]) << workers << " workers";
+  }
+}
+
+// What data parallelism sends by formula: each gradient is reduced once and gathered
+// once.
+int64_t DataParallelBytes(const Graph& graph, int workers) {
+  constexpr int64_t kElementBytes = 4;
+  int64_t bytes = 0;
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (VariableRole(graph.nodes[node]) != "parameter") continue;
+    bytes += 2 * (workers - 1) * NumElements(graph.shape({node, 0})) * kElementBytes;
+  }
+  return bytes;
+}
+
+// Weights without a row or column for each worker cannot be reduced in pieces.
+bool MayReduceInPieces(const Graph& graph, int workers) {
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (VariableRole(graph.nodes[node]) != "parameter") continue;
+    const Shape& shape = graph.shape({node, 0});
+    if (*std::max_element(shape.begin(), shape.end()) < workers) return false;
+  }
+  return true;
+}
+
+TEST(WaitingSums, PlansSendNoMoreThanDataParallelism) {
+  int compared = 0;
+  for (const int workers : {2, 3, 4, 6, 8}) {
+    for (unsigned seed = 0; seed < 300; ++seed) {
+      ExampleGraph example = SharedWeight(seed);
+      if (!MayReduceInPieces(example.graph(), workers)) continue;
+      ++compared;
+      PlanOptions options;
+      options.workers = workers;
+      options.allow_replication = true;
+      const Plan plan = MakePlan(example.graph(), WithTerms(&example), options);
+      EXPECT_LE(plan.total_bytes(), DataParallelBytes(example.graph(), workers))
+          << "seed " << seed << ", " << workers << " workers";
+    }
+  }
+  EXPECT_GT(compared, 500);
+}
+
+TEST(WaitingSums, LayoutsOfMeshTensorflowSendNoMoreThanDataParallelism) {
+  for (const int workers : {2, 3, 4, 6, 8}) {
+    for (const int steps : {1, 5}) {
+      ExampleGraph example = UnrolledRnn(24, 24, steps);
+      const StrategyTable table = WithTerms(&example);
+      PlanOptions options;
+      options.workers = workers;
+      options.mode = "mesh-tensorflow";
+      const Plan plan = MakePlan(example.graph(), table, options);
+      EXPECT_EQ(Recount(example.graph(), table, plan), plan.total_bytes());
+      EXPECT_LE(plan.total_bytes(), DataParallelBytes(example.graph(), workers))
+          << workers << " workers, " << steps << " steps";
+    }
   }
 }
 
