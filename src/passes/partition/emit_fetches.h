@@ -42,6 +42,11 @@ class FetchEmitter {
   NodeEntry Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries, int dtype,
                  const std::string& name);
 
+  // Before a fetch at which other workers, too, read a worker's tile.
+  void Share(NodeEntry tile) {
+    if (kind_ == FetchKind::kMultiFetch) multifetch_.Share(tile);
+  }
+
   // MultiFetch keeps no copies from the last round.
   void BeginRound() { multifetch_.BeginRound(); }
 

@@ -88,7 +88,7 @@ NodeEntry MultiFetchEmitter::Emit(const FetchSpec& spec,
   for (int worker : workers) {
     const NodeEntry tile = entries[worker];
     shapes.push_back(builder_.shape(tile));
-    inputs.push_back(worker == spec.worker ? tile : Readable(tile));
+    inputs.push_back(worker == spec.worker ? OnOwner(tile) : Readable(tile));
   }
   return Fetch(KernelSpec(spec, workers, shapes, dtype), std::move(inputs), spec.worker,
                name + "/fetch");
@@ -108,6 +108,11 @@ NodeEntry MultiFetchEmitter::Readable(NodeEntry tile) {
               {tile}, worker, builder_.graph().nodes[tile.node].name + "/plain");
   }
   return found->second;
+}
+
+NodeEntry MultiFetchEmitter::OnOwner(NodeEntry tile) const {
+  const auto copy = copies_.find({tile.node, tile.index});
+  return copy == copies_.end() ? tile : copy->second;
 }
 
 NodeEntry MultiFetchEmitter::Fetch(const MultiFetchSpec& spec,

@@ -7,7 +7,7 @@
 // array in which. Others must not look at the note meanwhile (mxnet/remote_views.h). So
 // the owner of a tile that may be in such a layout copies it first, with the same
 // operator: as a vector, which readers can view whatever the tile's rank. A copy serves
-// the fetches of one round (partition.cc).
+// the fetches of one round (partition.cc), the owner's, too, so that the tile may die.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
 // Output:     nodes appended to the builder.
@@ -39,6 +39,11 @@ class MultiFetchEmitter {
   // Forgets the copies of the last round: a tile that is fetched again is copied again.
   void BeginRound() { copies_.clear(); }
 
+  // Prepares for its readers a tile that several workers read in this round, its owner
+  // among them: if it needs a copy, the owner reads that, too, and the tile itself may
+  // die.
+  void Share(NodeEntry tile) { Readable(tile); }
+
   // `entries[w]` is the source array of worker w. New nodes are called "<name>/..." and
   // "<tile>/plain".
   NodeEntry Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries, int dtype,
@@ -47,6 +52,8 @@ class MultiFetchEmitter {
  private:
   // Returns the tile, or a copy of it in the plain layout on its own worker.
   NodeEntry Readable(NodeEntry tile);
+  // Returns the copy, if there is one: then the tile may die.
+  NodeEntry OnOwner(NodeEntry tile) const;
   NodeEntry Fetch(const MultiFetchSpec& spec, std::vector<NodeEntry> inputs, int worker,
                   const std::string& name);
 

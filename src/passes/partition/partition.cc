@@ -92,6 +92,7 @@ class Partitioner {
   struct FetchStep {
     std::vector<const ProgramStep*> steps;  // [worker]
     std::vector<NodeEntry> held;            // [worker]
+    std::set<int> owners;                   // whose arrays others read
     Regions regions;                        // that roots made
     bool is_replaced = false;               // whether roots make what reads the fetch
   };
@@ -319,9 +320,22 @@ class Partitioner {
     if (held.step >= 0) fetch->held[worker] = Made(worker, held);
   }
 
+  // The workers whose arrays others read at a fetch, but through roots.
+  std::set<int> OwnersOf(const FetchStep& fetch) const {
+    std::set<int> owners;
+    for (int w = 0; w < workers_; ++w) {
+      if (!fetch.steps[w]->takes_part || fetch.regions.count(w) > 0) continue;
+      for (const FetchPiece& piece : fetch.steps[w]->spec.pieces) {
+        if (piece.source != kFill && piece.source != w) owners.insert(piece.source);
+      }
+    }
+    return owners;
+  }
+
   void AddFetch(int worker, FetchStep* fetch) {
     const ProgramStep& step = *fetch->steps[worker];
     made_[worker].emplace_back();
+    if (worker == 0) fetch->owners = OwnersOf(*fetch);
     if (!step.takes_part || fetch->is_replaced) return;
     const std::string name = NameAt(step, worker);
     const auto found = fetch->regions.find(worker);
@@ -330,6 +344,7 @@ class Partitioner {
       made = found->second;
     } else {
       Hold(worker, fetch);
+      if (fetch->owners.count(worker) > 0) fetches_.Share(fetch->held[worker]);
       made = fetches_.Emit(step.spec, fetch->held, step.dtypes[0], name);
     }
     if (step.makes_tile) made = fetches_.OnWorker(made, worker, name);

@@ -186,6 +186,18 @@ TEST_F(EmitDirectly, TheOwnerCopiesATileAsAVector) {
   EXPECT_EQ(fetch.inputs[1].node, tiles_[0].node) << "its own needs no copy";
 }
 
+TEST_F(EmitDirectly, TheOwnerReadsTheCopyThatOthersNeed) {
+  Tiles({4, 2, 512}, "Convolution");
+  Fetch(Crossing::kPlainTiles);
+  emitter_->Share(tiles_[0]);
+  const Box tile = WholeBox(builder_.shape(tiles_[0]));
+  Box part = tile;
+  part.end[0] = 2;
+  const NodeEntry region =
+      emitter_->Emit(PlanFetch(0, part, tile, {{0, tile}}), tiles_, kFloat32, "f");
+  EXPECT_EQ(NodeOf(NodeOf(region).inputs[0]).name, "tile0/plain");
+}
+
 TEST_F(EmitDirectly, ACopyServesTheFetchesOfOneRound) {
   Tiles({4, 2, 1}, "Convolution");
   const auto region = [&](int64_t rows) {
