@@ -159,8 +159,9 @@ class Planner {
     for (auto it = outputs.rbegin(); it != outputs.rend(); ++it) {
       Request(order_.workers[place], it->second);
     }
-    if (order_.workers[place] == traced_worker_)
+    if (order_.workers[place] == traced_worker_) {
       moments_.push_back(order_.sources[place]);
+    }
     for (size_t i = order_.first_read[place]; i < order_.first_read[place + 1]; ++i) {
       const int block = block_of_[order_.reads[i]];
       if (block < 0 || nodes_.IsIgnored(i)) continue;

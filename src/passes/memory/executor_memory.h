@@ -61,8 +61,7 @@ struct ExecutorMemoryOptions {
   std::vector<char> external_heads;  // [head]: written to the caller's array
 };
 
-// An output of a node, and the moments of a worker at which it is alive: born .. died
-// - 1.
+// An output of a node. A worker holds it from the moment `born` until before `died`.
 struct LiveTensor {
   int node = 0;  // number in the graph; -1: a copy
   int output = 0;

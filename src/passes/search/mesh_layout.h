@@ -16,8 +16,7 @@
 // Errors:     none.
 // Position:   modes.h, for the mode "mesh-tensorflow".
 // Complexity: C look-ups for each layout, C classes of operators, and one cost for each
-// class
-//             and new cuts of its tensors.
+//             class and new cuts of its tensors.
 #ifndef TOFU_PASSES_SEARCH_MESH_LAYOUT_H_
 #define TOFU_PASSES_SEARCH_MESH_LAYOUT_H_
 

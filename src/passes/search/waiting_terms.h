@@ -8,8 +8,7 @@
 // Errors:     none.
 // Position:   after a mode has decided its cuts; modes.h and mesh_layout.h call it.
 // Complexity: O(C * S * L), C classes of operators, S steps, L operators in a row that
-// pass
-//             terms through in another order than the graph's.
+//             pass terms through in another order than the graph's.
 #ifndef TOFU_PASSES_SEARCH_WAITING_TERMS_H_
 #define TOFU_PASSES_SEARCH_WAITING_TERMS_H_
 
