@@ -29,6 +29,7 @@ DEEP_TOLERANCE = 1e-3
 # Inputs of the odd WResNet that differ by a millionth change its serial gradients by 0.5%.
 ODD_DEEP_TOLERANCE = 6e-3
 ROUNDED_RUNS = 8
+ROUNDINGS = 5
 # One model for each reduced version.
 STRUCTURES = {(m.factory, repr(m.reduced)): m.name for m in models.MODELS.values()}
 SAMPLE = {"mlp": 8, "rnn-10-8k": 3, "wresnet-152-10": 4, "transformer": 4, "gpt-24": 2}
@@ -110,14 +111,29 @@ def without_dropout(block):
         block._rate = 0
 
 
+class Changed(mx.init.Xavier):
+    """Xavier's weights, each changed by a function of arrays."""
+
+    def __init__(self, change):
+        super().__init__(magnitude=2)
+        self.change = change
+
+    def _init_weight(self, name, arr):
+        super()._init_weight(name, arr)
+        arr[:] = self.change(arr)
+
+
 def train(name, dtype, odd, change=lambda array: array):
-    """Losses, first gradients, and final parameters of a training run from a fixed start."""
+    """Losses, first gradients, and final parameters of a training run from a fixed start.
+
+    `change` is applied to each input and to each initial weight.
+    """
     mx.random.seed(7)
     np.random.seed(7)
     model, size = sized(name, odd)
     net = models.create_block(model, reduced=True)
     net.apply(without_dropout)
-    net.initialize(mx.init.Xavier(magnitude=2))
+    net.initialize(Changed(change))
     net.cast(dtype)
     net.hybridize()
     loss_of, losses, gradients = gluon.loss.SoftmaxCrossEntropyLoss(), [], {}
@@ -141,7 +157,7 @@ serial = functools.cache(train)
 
 
 def serial_runs(name, dtype, odd):
-    """The serial run, and in single precision some whose inputs are at most one rounding apart.
+    """The serial run, and in single precision some whose inputs and weights are rounded otherwise.
 
     Where an element is at a relu's edge, these differ among each other by thousands of roundings.
     """
@@ -156,11 +172,10 @@ def inputs_of(name):
 
 
 def rounded(random, array):
-    """Each element of an array, or one of the two numbers next to it."""
+    """An array whose elements are a few roundings away, as the sums of partitioned layers are."""
     values = array.asnumpy()
-    toward = random.choice([-np.inf, np.inf], size=values.shape).astype(values.dtype)
-    moves = random.randint(2, size=values.shape) == 1
-    return mx.nd.array(np.where(moves, np.nextafter(values, toward), values), dtype=values.dtype)
+    noise = random.uniform(-ROUNDINGS, ROUNDINGS, values.shape) * np.finfo(values.dtype).eps
+    return mx.nd.array(values * (1 + noise), dtype=values.dtype)
 
 
 def assert_close(found, expected, tolerance):
