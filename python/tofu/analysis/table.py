@@ -26,6 +26,7 @@ from tofu.lang.interval import Form, Interval
 from tofu.lang.tracing import Shape
 
 __all__ = [
+    "SCRATCH",
     "TABLE_VERSION",
     "Row",
     "described_name",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 TABLE_VERSION = 1
+# Marks an operator that writes to inputs, all of which are scratch tensors of its own.
+SCRATCH = "__tofu_scratch__"
 _FORMAT = "tofu-strategy-table"
 # More than one graph needs. Without a limit, every new batch size would take more memory.
 _ROWS_KEPT, _ANALYSES_KEPT = 4096, 1024
@@ -108,7 +111,8 @@ def keeps_state(op: str, attrs: Mapping[str, str]) -> bool:
     """
     name, _ = described_name(op, attrs)
     description = description_of(name)
-    return name != op or (description is not None and description.stateful)
+    is_stateful = description is not None and description.stateful and SCRATCH not in attrs
+    return name != op or is_stateful
 
 
 def unweighted(row: Row) -> Row:

@@ -19,7 +19,7 @@ from tofu.plans.problem import Counting
 
 from .limits import Fit, check_fits, fit_within, held_bytes, keep_what_fits
 from .recomputation import Recomputation, fit_with_recomputation
-from .search import Searched, search
+from .search import Searched, refined, search
 from .wish import Wish
 
 __all__ = ["Decision", "Plans", "Programs", "decide", "plan_problem"]
@@ -122,7 +122,10 @@ def decide(
             return fit
         return keep_what_fits(fit, lambda size: keeping(fit.found, size), held, room_bytes)
 
-    best = fit_with_recomputation(problem.table, fit_graph, mode, room_bytes)
+    def refine() -> _core.StrategyTable:
+        return refined(problem, options, programs.search).table
+
+    best = fit_with_recomputation(problem.table, fit_graph, mode, room_bytes, refine)
     return dataclasses.replace(best.fit.found, fits=best.fit.fits, recomputation=best.recomputation)
 
 

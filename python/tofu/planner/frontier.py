@@ -9,10 +9,12 @@ plans are single points.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
 
+from tofu import _core
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.names import readable
 from tofu.plans.plan import format_bytes
@@ -21,7 +23,7 @@ from tofu.plans.render.text import cuts_text
 
 from .limits import held_bytes
 from .recomputation import Recomputation, recomputed
-from .search import BY_SPEED, plan_frontier, search, with_shares
+from .search import BY_SPEED, plan_frontier, refined, search, with_shares
 from .sweep import Found, Measure, Outcome, Trial, sweep
 
 __all__ = ["Point", "changed", "frontier", "turning_point", "unbeaten"]
@@ -94,7 +96,7 @@ def frontier(
         for planned, more in _plans(problem, options, limits, measure):
             figures.append(more)
             yield planned
-        for trial in _recomputing(problem, options) if recompute else ():
+        for trial in _recomputing(problem, options, measure.fetch) if recompute else ():
             figures.append({})
             yield trial
         others = rivals or {}
@@ -141,9 +143,10 @@ def _point(outcome: Outcome, most_bytes: Optional[int], **figures: Any) -> Itera
         yield Point(name, plan, outcome.step_seconds, problem=outcome.problem, **figures)
 
 
-def _recomputing(problem: Problem, options: SearchOptions) -> Iterator[Trial]:
+def _recomputing(problem: Problem, options: SearchOptions, fetch: Optional[str]) -> Iterator[Trial]:
     """Searches of graphs that run parts again, with and without whole tensors."""
-    for again in _recomputations(problem):
+    find = functools.partial(search, fetch=fetch, simulated=False)
+    for again in _recomputations(refined(problem, options, find).table):
         for name, replicates in (("every tensor cut", False), ("no limit", True)):
             yield Trial(
                 f"{name}, {again.computation:.2f} x the computation",
@@ -153,16 +156,16 @@ def _recomputing(problem: Problem, options: SearchOptions) -> Iterator[Trial]:
             )
 
 
-def _recomputations(problem: Problem) -> Iterator[Recomputation]:
+def _recomputations(table: _core.StrategyTable) -> Iterator[Recomputation]:
     """Yield recomputations that keep as few activations as possible, or some more."""
-    most = recomputed(problem.table)
+    most = recomputed(table)
     if not most.segments:
         return
     yield most
     costs = {0, most.cost}
     for share in range(1, _LEVELS):
         limit = most.bytes + (most.saved_bytes - most.bytes) * share // _LEVELS
-        recomputation = recomputed(problem.table, limit)
+        recomputation = recomputed(table, limit)
         if recomputation.cost not in costs:
             costs.add(recomputation.cost)
             yield recomputation

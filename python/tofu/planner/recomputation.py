@@ -19,6 +19,7 @@ from tofu.analysis.work import node_work
 from tofu.plans import Plan, Problem
 
 from .limits import Fit
+from .search import refined
 
 __all__ = ["Recomputation", "Recomputed", "fit_with_recomputation", "recomputed", "recomputing"]
 
@@ -90,8 +91,8 @@ def recomputed(table: _core.StrategyTable, limit_bytes: int = 0) -> Recomputatio
 
 def recomputing(problem: Problem) -> Problem:
     """The problem with as few activations as possible."""
-    again = recomputed(problem.table).table
-    return problem if again is problem.table else problem.replaced(again)
+    most = recomputed(refined(problem).table)
+    return problem.replaced(most.table) if most.segments else problem
 
 
 def _costs(graph: _core.Graph) -> list[int]:
@@ -124,6 +125,7 @@ def fit_with_recomputation(
     fit_graph: Callable[[_core.StrategyTable, bool], Fit[Found]],
     mode: str,
     limit_bytes: Optional[int],
+    refine: Callable[[], _core.StrategyTable],
 ) -> Recomputed[Found]:
     """Fit a graph into a limit with as little recomputation as necessary.
 
@@ -133,12 +135,14 @@ def fit_with_recomputation(
             whether parts of the graph run again.
         mode: one of config.RECOMPUTES.
         limit_bytes: bytes that a worker can hold; None: any number.
+        refine: makes the table of the graph whose parts run again; it may keep norms whole.
     """
     if mode == "all":
-        return _most(table, fit_graph)
+        return _most(table, fit_graph, refine())
     plain = fit_graph(table, False)
     if plain.fits or mode == "none" or limit_bytes is None:
         return Recomputed(plain)
+    table = refine()
     most = recomputed(table)
     if not most.segments:
         return Recomputed(plain)
@@ -166,10 +170,12 @@ def fit_with_recomputation(
 
 
 def _most(
-    table: _core.StrategyTable, fit_graph: Callable[[_core.StrategyTable, bool], Fit[Found]]
+    table: _core.StrategyTable,
+    fit_graph: Callable[[_core.StrategyTable, bool], Fit[Found]],
+    refined_table: _core.StrategyTable,
 ) -> Recomputed[Found]:
     """As much recomputation as there can be, unless it is known to hold more than none."""
-    most = recomputed(table)
+    most = recomputed(refined_table)
     if not most.segments:
         return Recomputed(fit_graph(table, False))
     best = Recomputed(fit_graph(most.table, True), most)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import weakref
 from collections.abc import Iterator, Mapping
@@ -47,6 +48,7 @@ __all__ = [
     "plan_frontier",
     "plan_graph",
     "plan_refined",
+    "refined",
     "search",
     "search_plan",
     "with_shares",
@@ -161,6 +163,21 @@ def plan_refined(problem: Problem, options: Optional[SearchOptions] = None) -> t
     """
     searched = search(problem, options, simulated=False)
     return searched.problem, searched.read()
+
+
+def refined(
+    problem: Problem,
+    options: Optional[SearchOptions] = None,
+    find: Callable[[Problem, SearchOptions], Searched] = functools.partial(search, simulated=False),
+) -> Problem:
+    """The problem with the graph that a run of its plan would use, which may keep norms whole.
+
+    Raises:
+        PlanError: an option does not fit the graph.
+    """
+    if problem.refine is None:
+        return problem
+    return find(problem, options or SearchOptions()).problem
 
 
 def plan_graph(problem: Problem, options: Optional[SearchOptions] = None) -> Plan:

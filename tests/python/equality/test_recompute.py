@@ -13,10 +13,14 @@ from tofu.errors import MemoryLimitError
 from tofu.gluon.session import session
 from tofu.gluon.session.session import looking
 from tofu.mx.memory.step_memory import step_memory
+from tofu.mx.model.saving import save_plan
+from tofu.planner.decide import plan_problem
+from tofu.planner.frontier import frontier
 from tofu.planner.limits import held_bytes
-from tofu.planner.recomputation import recomputed
+from tofu.planner.recomputation import recomputed, recomputing
 from tofu.planner.search import plan_graph
-from tofu.plans import Problem
+from tofu.planner.wish import Wish
+from tofu.plans import Problem, SearchOptions
 from tofu.plans import file as plan_file
 
 from .models import CASES, Case, train
@@ -99,6 +103,7 @@ def repeated(compiled):
         ("deep", 3),
         ("norm_last", 1),
         ("norm_last", 3),
+        ("residual_cnn", 1),
         ("residual_cnn", 4),
         ("residual_cnn", 3),
     ],
@@ -115,6 +120,55 @@ def test_losses_and_weights(model, workers, dtype):
         np.testing.assert_allclose(
             value, expected_weights[name], rtol=tolerance, atol=tolerance, err_msg=name
         )
+
+
+def normed(layers=8, units=24):
+    net = nn.HybridSequential(prefix="normed_")
+    with net.name_scope():
+        for _ in range(layers):
+            net.add(nn.Dense(units, in_units=units), nn.BatchNorm(), nn.Activation("tanh"))
+        net.add(nn.Dense(12))
+    return net
+
+
+def trained_normed():
+    return train(Case(normed, (24, 24), 12, "sgd", SGD), "float64", STEPS)
+
+
+def normed_problem():
+    """The first problem of the run, as `tofu plan` finds it in a script."""
+    found = []
+
+    def stop(problem):
+        found.append(problem)
+        raise KeyboardInterrupt
+
+    tofu.enable(workers=1, device="cpu", log="quiet")
+    try:
+        with looking(problem=stop), pytest.raises(KeyboardInterrupt):
+            trained_normed()
+    finally:
+        tofu.disable()
+    return found[0]
+
+
+def test_norms_run_again_whole_in_runs_plans_estimates_and_saved_plans(tmp_path):
+    """On one worker BatchNorm is MXNet's own operator, which writes only to scratch tensors."""
+    expected, expected_weights = trained_normed()
+    problem = normed_problem()
+    graph, plan = plan_problem(problem, Wish(recompute="all"))
+    assert recomputing(problem).graph.hash == graph.graph.hash
+    points = frontier(problem, SearchOptions(), limits=1, recompute=True)
+    assert graph.graph.hash in {point.plan.graph_hash for point in points}
+    save_plan(tmp_path / "normed.plan", graph, plan)
+    for wanted in ({}, {"recompute": "auto", "plan": tmp_path / "normed.plan"}):
+        (losses, weights), compiled = partitioned(trained_normed, 1, **wanted)
+        assert compiled.searched.table.graph.hash == graph.graph.hash
+        again = {each.op for each in compiled.plan.operators if each.node.endswith("_again")}
+        assert "BatchNorm" in again
+        np.testing.assert_allclose(losses, expected, rtol=1e-9)
+        for name, value in weights.items():
+            np.testing.assert_allclose(value, expected_weights[name], rtol=1e-9, atol=1e-9)
 
 
 class Masked(nn.HybridBlock):

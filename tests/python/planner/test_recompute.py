@@ -54,7 +54,8 @@ def fits(monkeypatch):
             tried.append(table.kept)
             return Fit(table.kept, table.held, limit is None or table.held <= limit)
 
-        return fit_with_recomputation(FakeTable(1000), fit_graph, mode, limit), tried
+        table = FakeTable(1000)
+        return fit_with_recomputation(table, fit_graph, mode, limit, lambda: table), tried
 
     return find
 

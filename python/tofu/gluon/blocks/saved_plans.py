@@ -58,12 +58,13 @@ def plan_for(
     plans, state = session.plans, session.state
     if plans is None:
         return None
-    plan = plans.plan_for(table, session.workers)
+    base, plan = table, plans.plan_for(table, session.workers)
     whole = plans.kept_whole(table.graph.hash, session.workers)
     if plan is None and whole and with_whole_norms is not None:
-        plan = plans.plan_for(with_whole_norms(whole), session.workers)
+        base = with_whole_norms(whole)
+        plan = plans.plan_for(base, session.workers)
     for limit in plans.recomputations(session.workers) if training and plan is None else ():
-        plan = plan or plans.plan_for(recomputed(table, limit).table, session.workers)
+        plan = plan or plans.plan_for(recomputed(base, limit).table, session.workers)
     if plan is not None and _keeps(plan, pins, parts):
         state.plan_matched = True
         return plan

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import Callable, Optional, Union
 
 from tofu import _core
+from tofu.analysis.table import SCRATCH
 from tofu.dtypes import dtype_name
 from tofu.mx.nnvm import Entry, Node, Shape
 
@@ -41,6 +42,7 @@ def forward(node: Node, build: Builder) -> tuple[Entry, Entry, Entry, Node]:
     attributes, shape, image = _attributes(node), data.shape, _image_shape(node, data)
     if image != shape:
         data, attributes["axis"] = build.reshape(data, image), "1"
+    attributes[SCRATCH] = "1"
     fused = build.op("BatchNorm", data, _gamma(node, build), beta, *scratch, **attributes).node
     fused.num_outputs = 3
     out = Entry(fused) if image == shape else build.reshape(Entry(fused), shape)
