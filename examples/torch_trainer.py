@@ -3,22 +3,21 @@
     torchrun --nproc-per-node 2 examples/torch_trainer.py
 
 tofu distributes one step, so every rank has to see the whole batch, and nothing else may wrap the
-model. Trainer and accelerate ask the variables of torchrun whether they are distributed: hidden
-from them, each rank runs as if it were alone, and loads the same batches in the same order.
+model. Trainer asks accelerate's state whether it is distributed: `take_for_one` answers that it is
+not, so each rank loads the same batches in the same order.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from accelerate import DistributedType, PartialState
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 import tofu.torch
 
-TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 BATCH, WORDS, STEPS = 8, 64, 4
 
 
@@ -33,12 +32,19 @@ def made() -> tuple[Any, list[dict[str, Any]]]:
     return LlamaForCausalLM(settings), [{"input_ids": text, "labels": text} for text in texts]
 
 
+def take_for_one() -> None:
+    """Have accelerate take all ranks for one process; it keeps this state."""
+    state = PartialState(cpu=not torch.cuda.is_available())
+    vars(state).update(distributed_type=DistributedType.NO, num_processes=1)
+    vars(state).update(process_index=0, local_process_index=0)
+
+
 def train(model: Any, data: list[dict[str, Any]], folder: str) -> list[float]:
     """Train with Trainer; returns the losses of the steps and of the evaluation."""
     settings = TrainingArguments(
         folder, per_device_train_batch_size=BATCH, per_device_eval_batch_size=BATCH,
         max_steps=STEPS, logging_steps=1, save_strategy="no", report_to=[], disable_tqdm=True,
-        use_cpu=not torch.cuda.is_available(),
+        use_cpu=not torch.cuda.is_available(), accelerator_config={"use_configured_state": True},
     )  # fmt: skip
     trainer = Trainer(model=model, args=settings, train_dataset=data, eval_dataset=data)
     trainer.train()
@@ -49,8 +55,7 @@ def train(model: Any, data: list[dict[str, Any]], folder: str) -> list[float]:
 def main() -> None:
     """Train on all ranks of torchrun."""
     dist.init_process_group()
-    for name in TORCHRUN:
-        os.environ.pop(name, None)
+    take_for_one()
     model, data = made()
     batch = torch.stack([each["input_ids"] for each in data[:BATCH]])
     example = {"input_ids": batch, "labels": batch}

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
 
+import tofu.torch.wrappers  # noqa: F401 registers a rule of DTensor
 from tofu.config import Config
 from tofu.errors import ConfigError, GraphError
 from tofu.planner.wish import Wish
