@@ -292,14 +292,20 @@ class _Contest:
                 f"{self._machine.name} has {self._machine.devices} devices, expected at least "
                 f"{problem.workers}, one for each worker"
             )
-        best = self._best(problem)
         # MXNet cannot bind the refined graph if it copies between workers.
         refine = None if self._fetch == "plain" else problem.refine
+        # Either graph may lack a tensor that is pinned, or exceed the limit of the tiles.
+        try:
+            best = self._best(problem)
+        except PlanError:
+            table = None if refine is None else refine(None)
+            if table is None:
+                raise
+            return self._best(problem.replaced(table)).final(problem)
         table = None if refine is None else refine(best.plan)
         if table is not None:
-            # The other graph may lack a tensor that is pinned, or exceed the limit of the tiles.
             with contextlib.suppress(PlanError):
-                best = min(self._best(problem.replaced(table)), best, key=_slowness)
+                best = _better(problem, best, self._best(problem.replaced(table)))
         return best.final(problem)
 
     def _best(self, problem: Problem) -> Searched:
@@ -388,6 +394,12 @@ def _slowness(searched: Searched) -> tuple[bool, float]:
     return searched.slowness
 
 
+def _better(problem: Problem, first: Searched, refined: Searched) -> Searched:
+    """The plan of the graph that a run would take."""
+    pair = (first, refined) if problem.must_gain else (refined, first)
+    return min(pair, key=_slowness)
+
+
 def _signed_ns(searched: Searched) -> int:
     ns = round(searched.slowness[1] * 1e9)
     return -ns if searched.slowness[0] else ns
@@ -450,7 +462,7 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
             with contextlib.suppress(PlanError):
                 refined_plan = search_plan(table, problem.workers, {}, within)
                 refined = Searched(problem.replaced(table), refined_plan, options)
-                best = min(refined, best, key=_slowness)
+                best = _better(problem, best, refined)
         plans.append(best.final(problem))
     is_equal = all(plan.plan.tile_multiple == 1 for plan in plans) and not _may_share(options)
     is_complete = frontier["complete"] and is_equal

@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 # The dimension of each tensor, by name, that each step cuts; -1 leaves it whole.
 Cuts = Mapping[str, Sequence[int]]
-# Looks at the plan that was found, and returns the table of a graph that computes the same
-# faster if it is planned alike, or None.
-Refine = Callable[[_core.Plan], Optional[_core.StrategyTable]]
+# Looks at the plan that was found, or at None if there is none, and returns the table of another
+# graph that computes the same, or None.
+Refine = Callable[[Optional[_core.Plan]], Optional[_core.StrategyTable]]
 
 
 class Start(Protocol):
@@ -129,6 +129,7 @@ class Problem:
         table: the strategy table of its training graph, which it contains.
         workers: number of workers.
         refine: the graph that a run would take after a look at the plan; None: this one.
+        must_gain: whether a run takes that graph only if its plan is cheaper, not as cheap.
         origin: the graph that a run makes first, if this one replaces it; else None.
         fixed: cuts that tensors have already, which every plan keeps.
         wishes: more cuts, which a plan keeps if it can: the first of these that some plan has.
@@ -140,6 +141,7 @@ class Problem:
     table: _core.StrategyTable
     workers: int
     refine: Optional[Refine] = dataclasses.field(default=None, repr=False, compare=False)
+    must_gain: bool = False
     origin: Optional[_core.Graph] = dataclasses.field(default=None, repr=False, compare=False)
     fixed: Cuts = dataclasses.field(default_factory=dict)
     wishes: tuple[Cuts, ...] = ()

@@ -16,6 +16,7 @@ from torch.nn.functional import linear
 
 from tofu.torch.attention_kernels import attention
 from tofu.torch.private_names import scoped_library
+from tofu.torch.recurrent_layers import LAYERS
 
 __all__ = ["as_on_any_device", "traced_device"]
 
@@ -32,16 +33,44 @@ def traced_device(device: str) -> str:
 
 
 @contextlib.contextmanager
-def as_on_any_device(device: str) -> Iterator[None]:
-    """Makes a trace on a type of device one of operators that all devices have."""
+def as_on_any_device(device: str, in_timesteps: bool) -> Iterator[None]:
+    """Makes a trace on a type of device one of operators that all devices have.
+
+    Args:
+        device: the type.
+        in_timesteps: whether recurrent layers are taken apart.
+    """
     with contextlib.ExitStack() as stack:
         stack.enter_context(_without(torch.backends.cudnn))
         # Its LSTM keeps tensors for its backward pass that a trace does not see.
         stack.enter_context(_without(torch.backends.mkldnn))
-        library = stack.enter_context(scoped_library("aten", "IMPL"))
-        for name, function in _ON_ANY.items():
-            library.impl(name, function, f"Autograd{device.upper()}")
+        # Autocast casts what a layer computes, step by step.
+        apart = in_timesteps or torch.is_autocast_enabled(device)
+        stack.enter_context(_replaced(_ON_ANY if apart else {**_ON_ANY, **LAYERS}, device))
         yield
+
+
+@contextlib.contextmanager
+def _replaced(functions: Mapping[str, Callable[..., Any]], device: str) -> Iterator[None]:
+    """Have functions called in place of operators."""
+    operators = [_overload(name) for name in functions]
+    with scoped_library("aten", "IMPL") as library:
+        for name, function in functions.items():
+            library.impl(name, function, f"Autograd{device.upper()}")
+        _forget(operators)
+        yield
+    _forget(operators)
+
+
+def _overload(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def _forget(operators: Sequence[Any]) -> None:
+    """Have torch look up again which functions run operators."""
+    for operator in operators:
+        operator._dispatch_cache.clear()
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Optional
 
 from tofu.errors import ConfigError
@@ -88,7 +88,9 @@ class ModuleModel(Model):
     def _made(self, mesh: tuple[int, ...]) -> Problem:
         saved = self._saved
         optimizer = self._optimizer if saved is None else saved.optimizer
-        problem = Ranks(self._traced, mesh, optimizer).problem(self.name)
+        is_other = saved is not None and saved.traced.in_timesteps
+        traced = saved.traced if saved is not None and is_other else self._traced
+        problem = Ranks(traced, mesh, optimizer).problem(self.name)
         if saved is None:
             return problem
         return dataclasses.replace(problem, saved=saved.details.in_graph(saved.problem.table))
@@ -140,8 +142,15 @@ class ModuleModel(Model):
 
     @functools.cached_property
     def _traced(self) -> Traced:
+        return self._staged(lambda: trace(*self._module))
+
+    def _staged(self, make: Callable[[], Traced]) -> Traced:
+        """Make a trace, of which one in timesteps may follow."""
         with stage(f"tracing {self.name}"), without_gpus():
-            return trace(*self._module)
+            traced = make()
+        again = traced.timesteps
+        timesteps = again and (lambda: self._staged(again))
+        return dataclasses.replace(traced, timesteps=timesteps)
 
 
 def _shape(texts: Sequence[str], batch_size: Optional[int]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import itertools
 import linecache
 import traceback
@@ -76,9 +77,18 @@ def trace(
         GraphError: the module cannot be traced; the message names the line in its code.
     """
     positional, by_name = by_position_and_name(args, kwargs)
-    return _without_cache(
-        model, by_name, lambda named: _trace(model, positional, named, device, gradients)
-    )
+
+    def make(in_timesteps: bool) -> Traced:
+        return _without_cache(
+            model,
+            by_name,
+            lambda named: _trace(model, positional, named, device, gradients, in_timesteps),
+        )
+
+    traced = make(False)
+    if not traced.layers:
+        return traced
+    return dataclasses.replace(traced, timesteps=functools.cache(lambda: make(True)))
 
 
 def trace_open(
@@ -89,6 +99,7 @@ def trace_open(
     *,
     device: str = "cpu",
     gradients: bool = True,
+    in_timesteps: bool = False,
 ) -> OpenTrace:
     """Trace a module for any values of some sizes of its inputs, and of the floats among them.
 
@@ -99,6 +110,7 @@ def trace_open(
         places: the sizes; those of a set are alike in all calls.
         device: as for `trace`.
         gradients: as for `trace`.
+        in_timesteps: whether recurrent layers are taken apart.
 
     Raises:
         GraphError: the module cannot be traced, or its operators depend on values.
@@ -107,7 +119,7 @@ def trace_open(
     def make(named: dict[str, Any]) -> OpenTrace:
         numbers = NamedNumbers((tuple(args), named), places)
         given, others = numbers.given
-        traced = _trace(model, given, others, device, gradients, numbers)
+        traced = _trace(model, given, others, device, gradients, in_timesteps, numbers)
         numbers.check(type(model).__name__)
         left = pytree.tree_leaves(list(traced.left.values()))
         if any(isinstance(each, (torch.SymFloat, torch.SymBool)) for each in left):
@@ -150,6 +162,7 @@ def _trace(
     kwargs: dict[str, Any],
     device: str,
     gradients: bool,
+    in_timesteps: bool,
     numbers: Optional[NamedNumbers] = None,
 ) -> Traced:
     device = traced_device(device)
@@ -182,7 +195,7 @@ def _trace(
         stack.enter_context(marked_modules(fake))
         stack.enter_context(GroupedProducts())
         stack.enter_context(as_described())
-        stack.enter_context(as_on_any_device(device))
+        stack.enter_context(as_on_any_device(device, in_timesteps))
         stack.enter_context(KnownDraws())
         stack.enter_context(DataWrites())
         stack.enter_context(without_other_randomness(type(model).__name__))
@@ -199,7 +212,7 @@ def _trace(
     own.check()
     unfold_rows(joint.graph_module.graph)
     traced = with_checkpoints(read_joint(joint, fake))
-    return dataclasses.replace(traced, left=own.left)
+    return dataclasses.replace(traced, left=own.left, in_timesteps=in_timesteps)
 
 
 def _like(tensor: Any, device: str) -> Any:

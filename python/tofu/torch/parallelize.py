@@ -421,7 +421,11 @@ class _Runner(Replacement):
         def make() -> OpenTrace:
             check_hooks(self._model)
             places = named_places([dict(each) for each in (*calls, shapes)])
-            return trace_open(self._model, args, kwargs, places, **self._device_and_gradients())
+            programs = filter(None, self.programs.values())
+            return trace_open(
+                self._model, args, kwargs, places, **self._device_and_gradients(),
+                in_timesteps=any(each.plan.traced.in_timesteps for each in programs),
+            )  # fmt: skip
 
         if not calls:
             return None
@@ -464,8 +468,14 @@ class _Runner(Replacement):
             self._state.ignore(found.ignored)
             if form is not None:
                 self._lasting[form] = found
-        left = dict(zip(found.left, traced.left.values()))
-        return dataclasses.replace(traced, left=left, counts=found.counts)
+
+        def counted(made: Traced) -> Traced:
+            left = dict(zip(found.left, made.left.values()))
+            return dataclasses.replace(made, left=left, counts=found.counts)
+
+        apart = traced.timesteps
+        timesteps = apart and (lambda: counted(apart()))
+        return dataclasses.replace(counted(traced), timesteps=timesteps)
 
     def _pins(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """The user's pins; parameters and buffers stay where an earlier program has them."""

@@ -25,6 +25,7 @@ from tofu.torch.module_graph import OPTIMIZERS, training_graph
 from tofu.torch.module_simulation import simulate_module
 from tofu.torch.module_trace import trace
 from tofu.torch.rank_memory import held_by_rank, with_memory
+from tofu.torch.recurrent_layers import may_gain_apart
 from tofu.torch.repeats import repeated_as
 from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.traced import Traced
@@ -143,10 +144,24 @@ class Ranks(FrontEnd):
         self.mesh = mesh
         self.optimizer = optimizer
         self._table, self.undescribed = aten_table(training_graph(traced, optimizer))
+        self._in_timesteps: dict[str, Traced] = {}  # by the hash of the graph
 
     def problem(self, name: str) -> Problem:
         """The module's graph and its strategies."""
-        return Problem(name, self._table, math.prod(self.mesh), front_end=self)
+        refine = None if self.traced.timesteps is None else self._with_timesteps
+        workers = math.prod(self.mesh)
+        return Problem(name, self._table, workers, refine, must_gain=True, front_end=self)
+
+    def _with_timesteps(self, plan: Optional[_core.Plan]) -> Optional[_core.StrategyTable]:
+        """The strategies with recurrent layers taken apart, if that may be cheaper than a plan."""
+        assert self.traced.timesteps is not None
+        if plan is not None and not may_gain_apart(self.traced, math.prod(self.mesh)):
+            return None
+        traced = self.traced.timesteps()
+        table, undescribed = aten_table(training_graph(traced, self.optimizer))
+        self._in_timesteps[table.graph.hash] = traced
+        self.undescribed = {**undescribed, **self.undescribed}
+        return table
 
     def adapted(self, options: SearchOptions) -> SearchOptions:
         """A step for each mesh dimension of 2 or more devices.
@@ -199,7 +214,8 @@ class Ranks(FrontEnd):
             graph: the graph that it is for, which may run parts of the module's again.
         """
         is_own = graph.hash == self._table.graph.hash
-        traced = self.traced if is_own else repeated_as(self.traced, graph)
+        traced = self.traced if is_own else self._in_timesteps.get(graph.hash)
+        traced = traced or repeated_as(self.traced, graph)
         plan = TorchPlan(traced, graph, self.mesh, found, self.undescribed, self.optimizer)
         if found.fetched_bytes is not None:
             return plan

@@ -68,6 +68,9 @@ except ImportError as error:
 _ATTRIBUTES: Mapping[str, str] = {
     "_backward_hooks": "hooks that a trace would run once; nothing public lists them",
     "_backward_pre_hooks": "as _backward_hooks",
+    "_ForceDispatchKeyGuard": "autograd inside an operator's kernel; gradients by our own formulas",
+    "_dispatch_tls_local_exclude_set": "as _ForceDispatchKeyGuard",
+    "_dispatch_tls_local_include_set": "as _ForceDispatchKeyGuard",
     "_init_weights": "Hugging Face's initialiser; post_init, which runs it on all parameters",
     "_buffers": "to put tensors in their places; setattr and register_buffer, for each kind",
     "_compiled_call_impl": "module.compile()'s result, which cannot be traced; nothing public",

@@ -313,6 +313,11 @@ def read_plan(text: str, traced: Traced, mesh: Optional[tuple[int, ...]], where:
     if mesh is not None and sizes != mesh:
         raise PlanError(f"{where}: made for the mesh {sizes}, but the mesh is {mesh}; plan again")
     graph = training_graph(traced, optimizer)
+    if details.recompute is None and graph.hash != details.graph_hash and traced.timesteps:
+        apart = traced.timesteps()
+        own = training_graph(apart, optimizer)
+        if own.hash == details.graph_hash:
+            traced, graph = apart, own
     if details.recompute is not None:
         limit = details.recompute["limit_bytes"]
         graph = recomputed(aten_table(graph)[0], limit).table.graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import torch
@@ -146,6 +146,8 @@ class Traced:
         differentiable: the positions of outputs that have gradients.
         left: place in the module -> the value that forward leaves there.
         counts: those of these places that are counters -> the number that forward adds.
+        in_timesteps: whether recurrent layers are taken apart.
+        timesteps: traces the same call with recurrent layers taken apart; None if it has none.
         graphs: optimizer -> the training graph with its updates, once made.
     """
 
@@ -160,9 +162,19 @@ class Traced:
     hints: tuple[float, ...] = ()
     left: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
     counts: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
+    in_timesteps: bool = False
+    timesteps: Optional[Callable[[], Traced]] = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
     graphs: dict[Optional[str], Any] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    @functools.cached_property
+    def layers(self) -> tuple[Operator, ...]:
+        """The recurrent layers that are one operator."""
+        layer = torch.ops.tofu.recurrent.default
+        return tuple(operator for operator in self.operators if operator.target is layer)
 
     @functools.cached_property
     def forward(self) -> frozenset[str]:

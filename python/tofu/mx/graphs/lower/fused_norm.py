@@ -91,13 +91,13 @@ def whole_statistics(plan: _core.Plan) -> frozenset[str]:
 
 
 def refined(
-    prepare: Callable[[Collection[str]], _core.StrategyTable], plan: _core.Plan
+    prepare: Callable[[Collection[str]], _core.StrategyTable], plan: Optional[_core.Plan]
 ) -> Optional[_core.StrategyTable]:
     """The table of the graph whose BatchNorms stay whole as in this plan; None if none does.
 
     prepare: makes the table of a graph in which the BatchNorms of these names stay whole.
     """
-    names = whole_statistics(plan)
+    names = frozenset() if plan is None else whole_statistics(plan)
     return prepare(names) if names else None
 
 
