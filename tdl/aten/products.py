@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tofu.errors import InconclusiveError
 from tofu.lang import Opaque, Over, Sum, op
-from tofu.tdl._shapes import instances, letters
+from tofu.tdl._shapes import axis_of, broadcast, broadcast_ones, instances, letters, names, whole
 
 
 @op(name="aten.mm.default")
@@ -108,6 +108,36 @@ def distances_backward(grad, left, right, distance):
     )
 
 
+@op(name="aten.linalg_cross.default")
+def cross(left, right, *, dim=-1):
+    """The cross product of vectors along a dimension, which is whole."""
+    axis, ones = axis_of(dim, left.ndim), broadcast_ones(left, right)
+    product = Opaque("Cross")
+    return lambda *i: product(*(broadcast(x, whole(i, axis), ones) for x in (left, right)))[i[axis]]
+
+
+@op(name="aten._trilinear.default")
+def trilinear(left, middle, right, *, expand1, expand2, expand3, sumdim):
+    """Products of three tensors, each without some of all dimensions, added up over others."""
+    every = names(left.ndim + len(expand1))
+    factors = ((left, expand1), (middle, expand2), (right, expand3))
+    summed = [every[d] for d in sumdim]
+    kept = [name for name in every if name not in summed]
+
+    def element(*index):
+        def term(*values):
+            by_name = {**dict(zip(kept, index)), **dict(zip(summed, values))}
+            one, two, three = (
+                x[[by_name[name] for d, name in enumerate(every) if d not in without]]
+                for x, without in factors
+            )
+            return one * two * three
+
+        return Sum(Over(summed, term))
+
+    return Over(kept, element)
+
+
 def _batch(inner, *tensors):
     """Variables of the leading dimensions, which are the same for all tensors."""
     count = tensors[0].ndim - inner if tensors else 0
@@ -123,6 +153,7 @@ def _batch(inner, *tensors):
         *("aten._linalg_det.default", "aten._linalg_slogdet.default", "aten._linalg_svd.default"),
         *("aten.linalg_lu_factor_ex.default", "aten.linalg_lu_solve.default"),
         *("aten.linalg_ldl_factor_ex.default", "aten._linalg_solve_ex.default"),
+        *("aten.linalg_ldl_solve.default", "aten.linalg_lu.default"),
         *("aten.linalg_solve_triangular.default", "aten.triangular_solve.default"),
         *("aten.lu_unpack.default", "aten._linalg_eigh.default", "aten.ormqr.default"),
         *("aten.cholesky_solve.default", "aten.cholesky_inverse.default"),

@@ -68,6 +68,9 @@ _TORCHS = (
     aten.linalg_vector_norm, aten.log_sigmoid_forward, aten.log_sigmoid_backward,
     aten.binary_cross_entropy_with_logits, aten.rsub, aten.addcmul, aten.addcdiv,
     aten.new_zeros, aten.new_ones, aten.new_full, aten.new_empty,
+    aten.trace, aten.renorm, aten.soft_margin_loss_backward, aten.block_diag,
+    aten._chunk_cat, aten.squeeze_copy.default, aten._unsafe_masked_index,
+    aten._unsafe_masked_index_put_accumulate,
 )  # fmt: skip
 
 
@@ -106,6 +109,17 @@ def _var(data: Tensor, dim: Any = None, **options: Any) -> Tensor:
 
 def _std(data: Tensor, dim: Any = None, **options: Any) -> Tensor:
     return aten.sqrt(_var(data, dim, **options))
+
+
+def _distance(data: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    return aten.linalg_vector_norm(aten.sub(data, other), p)
+
+
+def _empty(data: Tensor, size: Sequence[int], stride: Sequence[int], **options: Any) -> Tensor:
+    """A tensor without values; strides of another order stay, for views by strides."""
+    if [*stride] != [math.prod(size[d + 1 :]) for d in range(len(size))]:
+        return NotImplemented
+    return aten.new_empty(data, size, **options)
 
 
 def _squeeze(data: Tensor) -> Tensor:
@@ -270,6 +284,8 @@ _OURS: dict[Any, Callable[..., Any]] = {
     aten.var.correction: _var,
     aten.var_mean.correction: _var_mean,
     aten.std.correction: _std,
+    aten.dist.default: _distance,
+    aten.new_empty_strided.default: _empty,
     aten.squeeze.default: _squeeze,
     aten.logsumexp.default: _log_sum_exp,
     aten._log_softmax.default: _log_softmax,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -204,3 +206,28 @@ def test_a_tensor_like_another_fetches_nothing_of_it() -> None:
     plan = tofu.torch.plan(model, (data,), mesh=(4,))
     assert not plan.bytes
     assert "aten.full.default" in {str(each.target) for each in plan.traced.operators}
+
+
+def test_decompositions_give_what_torch_computes() -> None:
+    torch.manual_seed(0)
+    data, other = torch.randn(2, 4, 5, dtype=torch.float64)
+    mask, places = data > 0, [torch.tensor([3, 1]), torch.tensor([0, 4])]
+    calls: list[tuple[Any, ...]] = [
+        *((aten.dist.default, data, other, p) for p in (0, 1, 2, 3.5, float("inf"))),
+        *((aten.dist.default, data, other[:1], p) for p in (1, 2)),
+        (aten.trace.default, data), (aten.trace.default, data.T),
+        *((aten.renorm.default, data, p, 1, 1.5) for p in (1, 2)),
+        *((aten.soft_margin_loss_backward.default, g, data, other.sign(), k)
+          for g, k in ((other, 0), (other[0, 0], 1), (other[0, 0], 2))),
+        (aten.block_diag.default, [data, other[0], other[1, 1]]),
+        (aten._chunk_cat.default, [data, other[:3]], 0, 3),
+        (aten.squeeze_copy.default, data[:1, None]),
+        (aten._unsafe_masked_index.default, data, mask[3, :2], places, 7.0),
+        (aten._unsafe_masked_index_put_accumulate.default, data, mask[3, :2], places, other[0, :2]),
+    ]  # fmt: skip
+    for operator, *args in calls:
+        torch.testing.assert_close(table()[operator](*args), operator(*args))
+    empty = aten.new_empty_strided.default
+    made = table()[empty](data, [2, 3, 4], [12, 4, 1], dtype=torch.int32)
+    assert made.stride() == (12, 4, 1) and made.dtype == torch.int32
+    assert table()[empty](data, [2, 3], [1, 2]) is NotImplemented
