@@ -66,17 +66,23 @@ def batched(
         by_call.setdefault(task.ready + 1, []).append(task)
         due.setdefault(task.due, []).append(task)
     waiting: list[Task] = []
+    freed_bytes = 0  # of the waiting ones
     left = {id(task) for task in tasks}
     batches: list[list[tuple[Task, ...]]] = []
     for number in range(count + 1):
-        waiting += by_call.get(number, [])
+        arrived = by_call.get(number, [])
+        waiting += arrived
+        freed_bytes += sum(map(_freed_bytes, arrived))
         batches.append([])
         while True:
             needed = [task for task in due.get(number, []) if id(task) in left]
+            if not needed and freed_bytes <= limit:
+                break
             batch = _batch(waiting, needed, left, limit)
             if not batch:
                 break
             batches[-1].append(tuple(batch))
+            freed_bytes -= sum(map(_freed_bytes, batch))
             left -= {id(task) for task in batch}
             waiting = [task for task in waiting if id(task) in left]
     return batches
@@ -103,14 +109,19 @@ def started(batches: Sequence[Sequence[tuple[Task, ...]]]) -> list[list[tuple[Ta
     return moved
 
 
+def _freed_bytes(task: Task) -> int:
+    """The bytes that a rank keeps while the fetch waits, if it may keep less afterwards."""
+    return task.bytes if task.ready >= 0 and task.frees else 0
+
+
 def _batch(
     waiting: Sequence[Task], needed: Sequence[Task], left: set[int], limit: int
 ) -> list[Task]:
     """The fetches to exchange now; none if no call needs one."""
     can = [task for task in waiting if not any(id(before) in left for before in task.after)]
-    held = [task for task in can if task.ready >= 0 and task.frees]
     if not needed:
-        return held if sum(task.bytes for task in held) > limit else []
+        held = [task for task in can if task.ready >= 0 and task.frees]
+        return held if sum(map(_freed_bytes, held)) > limit else []
     needed_ids = {id(task) for task in needed}
     batch = [task for task in can if id(task) in needed_ids]
     sent = frozenset().union(*(task.messages for task in batch if task.bytes))

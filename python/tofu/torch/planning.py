@@ -145,6 +145,7 @@ class Ranks(FrontEnd):
         self.optimizer = optimizer
         self._table, self.undescribed = aten_table(training_graph(traced, optimizer))
         self._in_timesteps: dict[str, Traced] = {}  # by the hash of the graph
+        self._held: dict[_core.Plan, Plan] = {}  # by the search's plan
 
     def problem(self, name: str) -> Problem:
         """The module's graph and its strategies."""
@@ -173,7 +174,16 @@ class Ranks(FrontEnd):
 
     def begin_memory(self, problem: Problem, plan: Plan, counting: Counting) -> Callable[[], Plan]:
         """Run a rank's program without data when the memory is wanted."""
-        return lambda: held_by_rank(self.planned(plan, problem.graph))
+        return lambda: self._with_memory(self.planned(plan, problem.graph))
+
+    def _with_memory(self, plan: TorchPlan) -> Plan:
+        """A plan's details with the memory of a rank, which is counted once."""
+        searched = plan.details.searched
+        if searched is None:
+            return held_by_rank(plan)
+        if searched not in self._held:
+            self._held[searched] = held_by_rank(plan)
+        return self._held[searched]
 
     def simulate(
         self,
@@ -186,7 +196,7 @@ class Ranks(FrontEnd):
         """Simulate a step; ranks fetch with messages, whatever `fetch` says."""
         found = Plan.of(plan, bytes_per_worker=plan.estimate_memory())
         made = self.planned(found, plan.table.graph)
-        made = made.replaced(found, held_by_rank(made).bytes_per_worker)
+        made = made.replaced(found, self._with_memory(made).bytes_per_worker)
         return simulate_module(made, machine, with_timeline=with_timeline)
 
     def notes(self, problem: Problem, plan: Plan, *, everything: bool) -> str:

@@ -235,11 +235,7 @@ class Program:
             positional = list(call.positional)
             for place, number in call.places:
                 positional[place] = values[number]
-        if call.seed is None:
-            result = call.function(*positional, **named)
-        else:
-            with _seeded(f"{self._seed}/{call.seed}", self.mesh.device_type):
-                result = call.function(*positional, **named)
+        result = self._results(call, positional, named)
         for position in call.blanks:
             if result[position].numel():
                 raise GraphError(
@@ -248,6 +244,12 @@ class Program:
                 )
         for tile, position in call.makes:
             tiles[tile] = result[position] if isinstance(result, (tuple, list)) else result
+
+    def _results(self, call: Call, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        if call.seed is None:
+            return call.function(*positional, **named)
+        with _seeded(f"{self._seed}/{call.seed}", self.mesh.device_type):
+            return call.function(*positional, **named)
 
     # --- Preparing ----------------------------------------------------------------------
 

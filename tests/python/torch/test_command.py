@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from tofu import _core
 from tofu.cli.main import cli
 from tofu.errors import ConfigError, MemoryLimitError, PlanError, TofuError
+from tofu.torch import planning
 from tofu.torch.models import MODELS
 from tofu.torch.module_model import meshes_of
 from tofu.torch.torch_plan import spec_text
@@ -230,6 +231,13 @@ def test_memory_is_estimated_over_meshes(module) -> None:
     assert "It fits in 1.0 GiB with adam without tofu." in text
     ran = CliRunner().invoke(cli, (*words, "--gpu-memory", "1KiB"))
     assert ran.exit_code == 1 and "Nothing fits in 1.0 KiB with adam: the least is" in ran.output
+
+
+def test_a_predicted_step_counts_memory_once(module, monkeypatch) -> None:
+    counted, count = [], planning.held_by_rank
+    monkeypatch.setattr(planning, "held_by_rank", lambda plan: counted.append(plan) or count(plan))
+    output("estimate", f"{module}:mlp", "--mesh", "2", "--mesh", "2,2", "--machine", "8xh100")
+    assert len(counted) == 3  # one device, and two meshes
 
 
 def test_plans_of_the_frontier_beat_each_other(module) -> None:

@@ -13,11 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tofu.torch
 from tofu.plans import SearchOptions
+from tofu.torch import rank_memory
 from tofu.torch.models import MODELS
 from tofu.torch.module_trace import trace
 from tofu.torch.parallelize import program_of
 from tofu.torch.planning import plan_traced
 from tofu.torch.rank_memory import Lives, step_memory
+from tofu.torch.rank_program import Program
 
 from .ranks import on_ranks
 
@@ -42,6 +44,42 @@ def test_the_worst_moment_is_that_of_a_recount(name) -> None:
         kind: found.peak.fixed.get(kind, 0) + of_kind[at]
         for kind, of_kind in found.peak.between.items()
     } == {kind: found.kinds[kind] for kind in found.peak.between}
+
+
+@pytest.mark.parametrize("name", ["gpt", "unet", "mlp"])
+def test_an_equal_call_has_the_effect_of_the_first(name, monkeypatch) -> None:
+    plan, calls = planned(name, (2, 2)), []
+    run = Program._results
+    monkeypatch.setattr(Program, "_results", lambda *args: calls.append(args[1]) or run(*args))
+    repeated, few = step_memory(plan), len(calls)
+    calls.clear()
+    monkeypatch.setattr(rank_memory, "_effect", lambda *_: None)
+    assert step_memory(plan) == repeated and few < len(calls)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.t(),  # a view of what it was given
+        lambda x: (x * 2).t()[1:],  # a view of memory of its own
+        lambda x: x.add_(1),
+        lambda x: torch.stack([x, x + 1]).unbind(),  # results that share memory
+        lambda x: torch.relu(x + 1),  # memory that is freed before it returns
+        lambda x: [x.sum(), None],
+    ],
+)
+def test_effects_of_views_writes_and_memory_that_is_freed(call) -> None:
+    given = torch.empty(4, 6)[:, 2:]
+    with Lives([given]) as lives:
+        made = call(given)
+        effect = rank_memory._effect(lives, 0, 0, [given], made)
+        shapes = [(x.shape, x.stride()) for x in pytree.tree_leaves(made) if x is not None]
+        del made
+    with Lives([given]) as again:
+        made = effect.repeat([given])
+        found = [(x.shape, x.stride()) for x in pytree.tree_leaves(made) if x is not None]
+        del made
+    assert found == shapes and again.lives[: len(lives.lives)] == lives.lives
 
 
 def test_views_take_no_memory_and_keep_what_they_view() -> None:
