@@ -17,6 +17,7 @@ from torch.nn.functional import linear
 from tofu.torch.attention_kernels import attention
 from tofu.torch.private_names import scoped_library
 from tofu.torch.recurrent_layers import LAYERS
+from tofu.torch.value_guards import unchecked
 
 __all__ = ["as_on_any_device", "traced_device"]
 
@@ -128,4 +129,5 @@ _ON_ANY: Mapping[str, Callable[..., Any]] = {
     "lstm_cell": _lstm_cell,
     "gru_cell": _gru_cell,
     "rms_norm": _rms_norm,
+    "_linalg_check_errors": unchecked,  # which reads values
 }

@@ -5,7 +5,7 @@ A trace has no values, so it cannot decide them. Both go on where the check pass
     if labels.max() >= self.classes:
         raise ValueError("a label is too large")
 
-The graph does not repeat the check, and a warning says so.
+The graph does not repeat the check, and a warning says so. So it is with checks inside of torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from typing import Any, Optional
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["ValueGuards"]
+from tofu.errors import GraphError
+
+__all__ = ["ValueGuards", "unchecked"]
 
 # Functions that give the truth of tensors on as it is; others, such as bool, may turn it around.
 _MONOTONE = ("any", "all")
@@ -79,21 +81,67 @@ def _passing(frame: types.FrameType) -> Optional[bool]:
     answers = {wanted is even for _, even in asked}
     if len(answers) != 1 or any(_turns(leaf) for leaf, _ in asked):
         return None
+    _warn(path, line)
+    return answers.pop()
+
+
+def unchecked(*_: Any, **__: Any) -> None:
+    """Pass torch's check that a matrix can be inverted or factored, which only raises.
+
+    Raises:
+        GraphError: forward catches the error, and so decides by values.
+    """
+    frame, _ = _asker(inspect.currentframe().f_back)  # type: ignore[union-attr]
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    if any(map(_catches, _frames_of_forward(frame))):
+        raise GraphError(
+            f"{path}:{line}: {linecache.getline(path, line).strip()}: cannot be traced, as forward "
+            "catches the error of this operator, which depends on the values of tensors; call the "
+            "operator without a try statement, or one such as torch.linalg.cholesky_ex"
+        )
+    _warn(path, line)
+
+
+def _frames_of_forward(frame: Any) -> Iterator[types.FrameType]:
+    """A frame and those that called it, up to the forward that is traced, less torch's and ours."""
+    while frame is not None and frame.f_globals.get("__name__") != "tofu.torch.traced_forward":
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in ("tofu", "torch"):
+            yield frame
+        frame = frame.f_back
+
+
+def _catches(frame: types.FrameType) -> bool:
+    """Whether a frame's line is in a ``try`` statement that catches errors of linear algebra."""
+    tries = [x for x in ast.walk(_tree(frame.f_code.co_filename)) if isinstance(x, ast.Try)]
+    line = frame.f_lineno
+    handlers = [
+        handler.type
+        for each in tries
+        if any(x.lineno <= line <= (x.end_lineno or 0) for x in each.body)
+        for handler in each.handlers
+    ]
+    return any(
+        kind is None
+        or issubclass(
+            torch.linalg.LinAlgError,
+            eval(ast.unparse(kind), frame.f_globals, frame.f_locals),
+        )
+        for kind in handlers
+    )
+
+
+def _warn(path: str, line: int) -> None:
     warnings.warn(
         f"{path}:{line}: {linecache.getline(path, line).strip()}: planned calls do not check this, "
         "as it depends on the values of tensors; check data before the call",
-        stacklevel=2,
+        stacklevel=3,
     )
-    return answers.pop()
 
 
 @functools.cache
 def _checks(path: str) -> list[Any]:
     """The statements of a file that raise or do nothing, where the file does not catch errors."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(path)))
-    except (SyntaxError, ValueError):  # no Python, as the text of a notebook's magic
-        return []
+    tree = _tree(path)
     tries = (node for node in ast.walk(tree) if isinstance(node, ast.Try) and node.handlers)
     caught = {id(each) for node in tries for line in node.body for each in ast.walk(line)}
     return [
@@ -104,6 +152,15 @@ def _checks(path: str) -> list[Any]:
         or (isinstance(node, ast.If) and not node.orelse and isinstance(node.body[-1], ast.Raise)
             and all(isinstance(each, (ast.Assign, ast.Raise)) for each in node.body)))
     ]  # fmt: skip
+
+
+@functools.cache
+def _tree(path: str) -> ast.AST:
+    """A file's syntax; nothing if it is no Python, as the text of a notebook's magic."""
+    try:
+        return ast.parse("".join(linecache.getlines(path)))
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
 
 
 def _leaves(test: ast.expr, even: bool = True) -> Iterator[tuple[ast.expr, bool]]:

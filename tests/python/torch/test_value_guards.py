@@ -11,6 +11,9 @@ from torch import nn
 import tofu.torch
 from tofu.errors import GraphError
 
+from .ranks import on_ranks
+from .scripts import Wrap, compare
+
 LIMIT = 10
 
 
@@ -85,17 +88,64 @@ def catches(hidden, labels):
         hidden.mul_(2)
 
 
+def solves(hidden, labels):
+    matrix = torch.eye(4) * 8 + labels.float().mean()
+    hidden.add_(torch.linalg.solve(torch.linalg.inv(matrix), torch.linalg.cholesky(matrix)).sum())
+
+
+def of_another_kind(hidden, labels):
+    try:
+        solves(hidden, labels)
+    except KeyError:
+        hidden.mul_(2)
+
+
+def falls_back(hidden, labels):
+    try:
+        solves(hidden, labels)
+    except RuntimeError:
+        hidden.mul_(2)
+
+
 def inputs() -> tuple[Any, Any]:
     return torch.randn(6, 4), torch.arange(6)
 
 
-@pytest.mark.parametrize("check", [too_large, as_numbers, of_all, asserted, inside_torch])
+CHECKS = too_large, as_numbers, of_all, asserted, inside_torch, solves, of_another_kind
+
+
+@pytest.mark.parametrize("check", CHECKS)
 def test_checks_that_only_raise_are_passed_with_a_warning(check) -> None:
     with pytest.warns(UserWarning, match=r"\.py:\d+: .*planned calls do not check this"):
         tofu.torch.trace(Checked(check), inputs())
 
 
-@pytest.mark.parametrize("check", [turned, decides, decides_and_raises, catches])
+class Solves(nn.Module):
+    """Solves equations with a matrix of its own, by an inverse and by factors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = nn.Parameter(torch.randn(3, 4, 4))
+
+    def forward(self, data):
+        matrix = self.root @ self.root.mT + torch.eye(4)
+        found = torch.linalg.solve(matrix[0], data.T) + torch.linalg.inv(matrix)[1] @ data.T
+        return found + torch.cholesky_solve(data.T, torch.linalg.cholesky(matrix))
+
+
+def solved(wrap: Wrap) -> dict[str, Any]:
+    data = torch.randn(6, 4)
+    model = wrap(Solves(), data)
+    loss = model(data).square().mean()
+    loss.backward()
+    return {"loss": loss, "gradient": model.root.grad}
+
+
+def test_solvers_give_what_plain_torch_gives() -> None:
+    on_ranks(2, compare, solved)
+
+
+@pytest.mark.parametrize("check", [turned, decides, decides_and_raises, catches, falls_back])
 def test_other_decisions_by_values_are_refused(check) -> None:
     with pytest.raises(GraphError, match="cannot be traced"):
         tofu.torch.trace(Checked(check), inputs())
