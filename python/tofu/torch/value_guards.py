@@ -91,7 +91,7 @@ def unchecked(*_: Any, **__: Any) -> None:
     Raises:
         GraphError: forward catches the error, and so decides by values.
     """
-    frame, _ = _asker(inspect.currentframe().f_back)  # type: ignore[union-attr]
+    frame = _asker(inspect.currentframe().f_back)[0]  # type: ignore[union-attr]
     path, line = frame.f_code.co_filename, frame.f_lineno
     if any(map(_catches, _frames_of_forward(frame))):
         raise GraphError(
