@@ -74,6 +74,28 @@ def test_data_parallelism_reduces_each_gradient_once(graph, planned, workers):
     assert sent == pytest.approx(2 * (workers - 1) * size, rel=0.04)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_formula_of_parallel_data_sends_less(name):
+    """Gradients are reduced and gathered; ZeRO's third stage and FSDP gather parameters besides.
+
+    A batch norm's statistics are four vectors, so that values are those of the whole batch. A
+    causal mask and positions are made in parts. The batch divides evenly, as rows are folded
+    with it.
+    """
+    graph = models.build(name, reduced=True, batch_size=24).training_graph(optimizer="sgd")
+    table, _ = strategy_table(graph)
+    shapes = {n.name: n.outputs[0][0] for n in graph.nodes}
+    parameters = [n.name for n in graph.nodes if n.attrs.get("__tofu_role__") == "parameter"]
+    size = 4 * sum(math.prod(shapes[each]) for each in parameters)
+    norms = [each for each in parameters if "batchnorm" in each and "gamma" in each]
+    statistics = 4 * 4 * sum(math.prod(shapes[each]) for each in norms)
+    words = shapes.get("tokens", shapes.get("source", (0, 0)))[1]
+    for workers in (2, 3, 4, 6, 8):
+        least = (workers - 1) * min(2 * (size + statistics), 3 * size)
+        sent = _core.plan(table, workers=workers, allow_replication=True).total_bytes
+        assert sent <= least + (workers - 1) * 4 * words * (words + 1), workers
+
+
 def test_the_default_plan_is_the_proven_optimum(planned):
     plan = planned(workers=4)
     step = planned(workers=4, mode="recursion")
