@@ -32,6 +32,7 @@ from tofu.torch.kept_by_forward import DataWrites, computed_before
 from tofu.torch.known_draws import KnownDraws
 from tofu.torch.known_values import KnownValues
 from tofu.torch.left_by_forward import tensors_left
+from tofu.torch.masked_writes import MaskedWrites
 from tofu.torch.module_state import Replacement
 from tofu.torch.named_numbers import NamedNumbers, Place
 from tofu.torch.open_trace import OpenTrace
@@ -201,6 +202,7 @@ def _trace(
         stack.enter_context(without_other_randomness(type(model).__name__))
         stack.enter_context(without_seeds(type(model).__name__))
         stack.enter_context(SequenceLosses())
+        stack.enter_context(MaskedWrites())
         stack.enter_context(KnownValues())
         stack.enter_context(ValueGuards())
         try:

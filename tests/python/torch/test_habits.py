@@ -456,3 +456,35 @@ def test_layers_whose_weights_are_computed_train() -> None:
         lambda layer: nn.utils.parametrizations.weight_norm(layer),
         lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
     )))  # fmt: skip
+
+
+# --- Writes where a mask is true ------------------------------------------------------------
+
+
+class Masked(nn.Module):
+    """Puts a word of its own, a vector of one row, and a number where masks are true."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.word, self.row = nn.Parameter(torch.randn(4)), nn.Parameter(torch.randn(1, 4))
+        self.number = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, data, mask):
+        hidden, other = self.layer(data), self.layer(data) * 2
+        hidden[mask] = self.word
+        other[~mask] = self.row.tanh()
+        other[data > 1] = self.number
+        return hidden * other
+
+
+def writes_where_a_mask_is_true(wrap: Wrap) -> dict[str, Any]:
+    given = torch.randn(6, 3, 4), torch.rand(6, 3) > 0.5
+    model = wrap(Masked(), *given)
+    loss = model(*given).square().mean()
+    loss.backward()
+    return {"loss": loss, **{name: p.grad for name, p in model.named_parameters()}}
+
+
+def test_parameters_are_written_where_a_mask_is_true() -> None:
+    on_ranks(2, compare, writes_where_a_mask_is_true)
