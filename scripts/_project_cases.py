@@ -1,7 +1,7 @@
 """Public projects' models, each trained for some steps as its users train it.
 
     python scripts/_project_cases.py CASE FILE.npz        # writes losses, weights and outputs
-    python scripts/_project_cases.py CASE FILE.npz 3e-7   # with weights that begin that much larger
+    python scripts/_project_cases.py CASE FILE.npz 3e-7   # with weights that begin that much apart
 
 scripts/projects.py runs this plainly and under tofu. Random layers such as Dropout are turned off,
 as a partitioned graph draws other numbers; all else is the project's.
@@ -42,7 +42,18 @@ _LARGE = (
 _GLUONTS = (
     "deepar", "transformer", "tft", "wavenet", "n_beats", "lstnet", "gpvar", "deepstate",
     "simple_feedforward", "mqcnn", "mqrnn", "deep_factor", "deepvar", "deep_renewal",
+    "canonical_rnn", "canonical_mlp",
 )  # fmt: skip
+# Options of sockeye.train.
+_SOCKEYE = {
+    "transformer": "--encoder transformer --weight-tying-type src_trg_softmax",
+    "untied": "--encoder transformer --weight-tying-type none",
+    "ssru": "--encoder transformer --decoder ssru_transformer --weight-tying-type trg_softmax",
+    "length": "--length-task ratio --length-task-weight 1.0 --length-task-layers 1",
+    "lhuc": "--lhuc all --label-smoothing 0.1",
+    "interval": "--update-interval 2",
+}
+_FUSION = ("normal", "regression", "gaussian_process", "sparse_gaussian_process")
 _D2L = ("lenet", "resnext", "rnn", "gru", "seq2seq", "transformer", "bert", "softmax_regression")
 
 
@@ -54,13 +65,17 @@ def run(case: str) -> Values:
     return CASES[case]()
 
 
-def _enlarge(share: float) -> None:
-    """Have initializers write values that are larger by this share."""
+def _shift(share: float) -> None:
+    """Have initializers write values that are larger or smaller by this share.
+
+    BatchNorm would undo a change of all weights of a layer alike.
+    """
     plain = mx.init.Initializer.__call__
 
     def call(self: Any, name: Any, array: Any) -> None:
         plain(self, name, array)
-        array *= 1 + share
+        signs = np.random.RandomState(len(name)).choice([-1, 1], array.shape)
+        array[:] = array.asnumpy() * (1 + share * signs)
 
     mx.init.Initializer.__call__ = call
 
@@ -211,6 +226,12 @@ def _estimator(name: str, trainer: Any) -> Any:
         "deep_renewal": lambda: model.renewal.DeepRenewalProcessEstimator(
             **common, context_length=12, num_cells=8, num_layers=1
         ),
+        "canonical_rnn": lambda: model.canonical.CanonicalRNNEstimator(
+            **daily, context_length=12, num_cells=8
+        ),
+        "canonical_mlp": lambda: model.canonical._estimator.MLPForecasterEstimator(
+            **daily, context_length=12, hidden_dim_sequence=[16, 8]
+        ),
     }  # fmt: skip
     return makers[name]()
 
@@ -256,6 +277,90 @@ def _book(name: str) -> Values:
     segments = mx.np.zeros_like(tokens)
     batch = tokens, segments, lengths, tokens  # as its pre-training calls the encoder
     return _train(net, lambda y, label: (y**2).mean(), [batch] * _STEPS)
+
+
+def _translate(options: str) -> Values:
+    """Train a translator of digits with sockeye's own command, as its integration tests do."""
+    from unittest import mock
+
+    import sockeye.train
+    from sockeye.test_utils import TRAIN_PARAMS_COMMON, tmp_digits_dataset
+
+    small = (
+        "--num-layers 1 --num-embed 16 --transformer-model-size 16 --transformer-attention-heads 2 "
+        "--transformer-feed-forward-num-hidden 32 --batch-size 8 --batch-type sentence "
+        "--max-updates 6 --checkpoint-interval 3 --decode-and-evaluate 0 "
+        "--initial-learning-rate 0.01 --embed-dropout 0 --transformer-dropout-attention 0 "
+        "--transformer-dropout-act 0 --transformer-dropout-prepost 0"
+    )
+    with tmp_digits_dataset("digits", 40, 0, 9, 8, 9, 2, 0, 9) as data:
+        files = {name: data[name] for name in ("train_source", "train_target", "dev_source")}
+        model = f"{data['work_dir']}/model"
+        common = TRAIN_PARAMS_COMMON.format(
+            **files, dev_target=data["dev_target"], model=model, max_len=10, seed=13
+        )
+        with mock.patch.object(sys, "argv", f"train {common} {small} {options}".split()):
+            sockeye.train.main()
+        saved = mx.nd.load(f"{model}/params.best")
+    return {f"weight {name}": value.asnumpy() for name, value in saved.items()}
+
+
+def _infer(name: str) -> Values:
+    """Infer parameters with MXFusion, by their most probable values."""
+    import mxfusion as mf
+    from mxfusion.components.distributions import Normal
+    from mxfusion.components.distributions.gp.kernels import RBF
+    from mxfusion.components.variables import PositiveTransformation
+    from mxfusion.inference import MAP, GradBasedInference
+    from mxfusion.modules.gp_modules import GPRegression, SparseGPRegression
+
+    count = 24
+    x = np.linspace(-1, 1, count)[:, None].astype("float64")
+    y = np.sin(3 * x) + np.random.normal(0, 0.1, x.shape)
+    model = mf.Model()
+    model.noise = mf.Variable(transformation=PositiveTransformation(), initial_value=0.1)
+    if name == "normal":
+        model.mean = Normal.define_variable(
+            mean=mx.nd.array([0.0], dtype="float64"), variance=mx.nd.array([9.0], dtype="float64"),
+            shape=(1,), dtype="float64",
+        )  # fmt: skip
+        model.y = Normal.define_variable(
+            mean=mf.components.functions.operators.broadcast_to(model.mean, y.shape),
+            variance=mf.components.functions.operators.broadcast_to(model.noise, y.shape),
+            shape=y.shape, dtype="float64",
+        )  # fmt: skip
+        given, data = [model.y], {"y": y}
+    elif name == "regression":
+        net = gluon.nn.HybridSequential(prefix="net_")
+        net.add(gluon.nn.Dense(8, activation="tanh", in_units=1), gluon.nn.Dense(1, in_units=8))
+        net.initialize(mx.init.Xavier())
+        net.cast("float64")
+        model.x = mf.Variable(shape=x.shape)
+        model.net = mf.components.functions.MXFusionGluonFunction(net, num_outputs=1)
+        model.y = Normal.define_variable(
+            mean=model.net(model.x),
+            variance=mf.components.functions.operators.broadcast_to(model.noise, y.shape),
+            shape=y.shape, dtype="float64",
+        )  # fmt: skip
+        given, data = [model.x, model.y], {"x": x, "y": y}
+    else:
+        model.x = mf.Variable(shape=x.shape)
+        kernel = RBF(input_dim=1, variance=1.0, lengthscale=0.5, dtype="float64")
+        more = {"X": model.x, "kernel": kernel, "noise_var": model.noise, "shape": y.shape}
+        if name == "gaussian_process":
+            model.y = GPRegression.define_variable(**more, dtype="float64")
+        else:
+            model.points = mf.Variable(shape=(6, 1), initial_value=mx.nd.array(x[::4]))
+            model.y = SparseGPRegression.define_variable(
+                **more, inducing_inputs=model.points, dtype="float64"
+            )
+        given, data = [model.x, model.y], {"x": x, "y": y}
+    inference = GradBasedInference(MAP(model=model, observed=given), dtype="float64")
+    arrays = {key: mx.nd.array(value, dtype="float64") for key, value in data.items()}
+    inference.initialize(**{key: value.shape for key, value in arrays.items()})
+    inference.run(max_iter=20, learning_rate=0.05, verbose=False, **arrays)
+    found = inference.params.param_dict.values()
+    return {f"weight {n}": each.data().asnumpy() for n, each in enumerate(found)}
 
 
 class _Choice(gluon.HybridBlock):  # type: ignore[misc]
@@ -310,6 +415,10 @@ def _cases() -> Iterator[tuple[str, Callable[[], Values]]]:
         yield f"gluonts/{name}", lambda name=name: _forecast(name)  # type: ignore[misc]
     for name in _D2L:
         yield f"d2l/{name}", lambda name=name: _book(name)  # type: ignore[misc]
+    for name, options in _SOCKEYE.items():
+        yield f"sockeye/{name}", lambda options=options: _translate(options)  # type: ignore[misc]
+    for name in _FUSION:
+        yield f"mxfusion/{name}", lambda name=name: _infer(name)  # type: ignore[misc]
     yield "single_path/hybridized", lambda: _single_path(hybrid=True)
     yield "single_path/eager", lambda: _single_path(hybrid=False)
 
@@ -318,5 +427,5 @@ CASES = dict(_cases())
 
 if __name__ == "__main__":
     if len(sys.argv) > 3:
-        _enlarge(float(sys.argv[3]))
+        _shift(float(sys.argv[3]))
     np.savez(sys.argv[2], **run(sys.argv[1]))

@@ -3,7 +3,9 @@
     pip install --target DIR gluoncv2==0.0.64 --no-deps
     pip install --target DIR gluonts==0.14.4 'pandas<2.1' numpy==1.23.5
     pip install --target DIR d2l==1.0.3 --no-deps
+    pip install --target DIR sockeye==2.3.24 mxfusion==0.3.1 --no-deps
     pip install --target DIR ipython 'matplotlib<3.9' matplotlib-inline 'scipy<1.12' numpy==1.23.5
+    pip install --target DIR 'networkx<3' portalocker pyyaml sacrebleu==1.4.14 numpy==1.23.5
     make test-projects DIR=DIR
     python scripts/projects.py DIR --only gluonts/ --workers 2 3
 
@@ -34,7 +36,10 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 # The versions that the cases are written for.
-VERSIONS = {"gluoncv2": "0.0.64", "gluonts": "0.14.4", "d2l": "1.0.3"}
+VERSIONS = {
+    "gluoncv2": "0.0.64", "gluonts": "0.14.4", "d2l": "1.0.3", "sockeye": "2.3.24",
+    "mxfusion": "0.3.1",
+}  # fmt: skip
 RELATIVE, ABSOLUTE = 2e-3, 2e-4
 NEARBY = 3e-7  # two to five roundings of float32
 _TIMES = 3  # so much farther may tofu's results be
@@ -102,7 +107,7 @@ def difference(plain: dict[str, Any], found: dict[str, Any]) -> str:
 def is_rounding(plain: Run, found: Run, other: Run) -> bool:
     """Whether tofu's results are not farther from plain MXNet's than MXNet's own are from others.
 
-    other: plain MXNet's from weights that are larger by NEARBY.
+    other: plain MXNet's from weights that are NEARBY apart.
     """
     return not other.error and all(
         value.shape == found.values[name].shape
@@ -164,7 +169,7 @@ def _last(text: str) -> str:
 
 def wrong_versions(folder: Path, cases: Sequence[str]) -> Iterator[str]:
     """Errors about the installed projects that these cases need."""
-    found = {each.name: each.version for each in metadata.distributions(path=[str(folder)])}
+    found = {each.name.lower(): each.version for each in metadata.distributions(path=[str(folder)])}
     for project in sorted({case.partition("/")[0] for case in cases} & VERSIONS.keys()):
         if found.get(project) != VERSIONS[project]:
             have = found.get(project, "none")
