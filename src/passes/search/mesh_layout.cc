@@ -32,9 +32,10 @@ bool Has(const StepDimensions& dims, int dim) {
 class MeshSpace {
  public:
   MeshSpace(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-            const MeshOptions& options)
+            const std::vector<Cuts>& fixed, const MeshOptions& options)
       : table_(table),
         coarse_(coarse),
+        fixed_(fixed),
         parts_(options.parts),
         equal_tiles_(options.equal_tiles),
         dims_(FindLogicalDimensions(graph, table, coarse)),
@@ -99,7 +100,7 @@ class MeshSpace {
     for (const std::vector<int>& vars : dims_.operators) {
       cuts.operators.push_back(Along(vars, layout));
     }
-    LetSumsWait(table_, coarse_, &cuts);
+    LetSumsWait(table_, coarse_, fixed_, &cuts);
     return cuts;
   }
 
@@ -141,6 +142,7 @@ class MeshSpace {
 
   const StrategyTable& table_;
   const CoarseGraph& coarse_;
+  const std::vector<Cuts>& fixed_;
   const std::vector<int>& parts_;
   const bool equal_tiles_;
   const LogicalDimensions dims_;
@@ -310,7 +312,7 @@ void Fill(const Cuts& found, Cuts* given) {
 bool SearchMeshLayout(const Graph& graph, const StrategyTable& table,
                       const CoarseGraph& coarse, const MeshOptions& options,
                       ClassCuts* given) {
-  const MeshSpace space(graph, table, coarse, options);
+  const MeshSpace space(graph, table, coarse, given->tensors, options);
   MeshCost cost(graph, table, coarse, options);
   LayoutSearch search(space, options, &cost);
   const ClassCuts best = space.CutsOf(search.Run());

@@ -67,6 +67,7 @@ int BatchOf(const TensorClass& tensor, const BatchDimensions& batch) {
 void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
               RecursiveOptions* options) {
   const BatchDimensions batch = FindBatch(graph, table);
+  const std::vector<Cuts> fixed = options->given.tensors;
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     const TensorClass& tensor = coarse.tensors[c];
     const int dim = BatchOf(tensor, batch);
@@ -89,7 +90,7 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
     Cuts& given = options->given.operators[p];
     given = FillAlike(ExtentsOf(extents, *options), {}, var, given, options->parts);
   }
-  LetSumsWait(table, coarse, &options->given);
+  LetSumsWait(table, coarse, fixed, &options->given);
 }
 
 }  // namespace

@@ -17,8 +17,9 @@ bool MakesTerms(const StrategyRow& row, const OpClass& op, int cut) {
 }
 
 // Returns whether a tensor became terms.
-bool LetWait(const StrategyRow& row, const CoarseGraph& coarse, size_t number,
-             size_t step, ClassCuts* cuts) {
+bool LetWait(const StrategyRow& row, const CoarseGraph& coarse,
+             const std::vector<Cuts>& fixed, size_t number, size_t step,
+             ClassCuts* cuts) {
   const OpClass& op = coarse.operators[number];
   int& cut = cuts->operators[number][step];
   for (const OpSlot& slot : op.slots) {
@@ -29,7 +30,10 @@ bool LetWait(const StrategyRow& row, const CoarseGraph& coarse, size_t number,
   bool changed = false;
   for (const OpSlot& slot : op.slots) {
     int& of_tensor = cuts->tensors[slot.tensor_class][step];
-    if (!slot.is_output || !coarse.tensors[slot.tensor_class].may_wait) continue;
+    const bool is_free = fixed[slot.tensor_class][step] == kFree;
+    if (!slot.is_output || !coarse.tensors[slot.tensor_class].may_wait || !is_free) {
+      continue;
+    }
     changed = changed || of_tensor != kTerms;
     of_tensor = kTerms;
   }
@@ -39,7 +43,8 @@ bool LetWait(const StrategyRow& row, const CoarseGraph& coarse, size_t number,
 }  // namespace
 
 // Operators are in the graph's order, but a class may have tensors of later ones.
-void LetSumsWait(const StrategyTable& table, const CoarseGraph& coarse, ClassCuts* cuts) {
+void LetSumsWait(const StrategyTable& table, const CoarseGraph& coarse,
+                 const std::vector<Cuts>& fixed, ClassCuts* cuts) {
   const size_t steps = cuts->tensors.empty() ? 0 : cuts->tensors[0].size();
   for (size_t step = 0; step < steps; ++step) {
     for (bool changed = true; changed;) {
@@ -47,7 +52,7 @@ void LetSumsWait(const StrategyTable& table, const CoarseGraph& coarse, ClassCut
       for (size_t p = 0; p < coarse.operators.size(); ++p) {
         const StrategyRow* row = table.row(coarse.operators[p].nodes[0]);
         if (coarse.operators[p].elementwise || row == nullptr) continue;
-        changed = LetWait(*row, coarse, p, step, cuts) || changed;
+        changed = LetWait(*row, coarse, fixed, p, step, cuts) || changed;
       }
     }
   }

@@ -3,7 +3,8 @@
 //
 // Rule:       at a step that splits an operator along what it sums up, whole outputs that
 //             may wait are terms. Operators that add up such terms do so on terms.
-// Input:      the classes, and cuts of all their tensors and operators.
+// Input:      the classes; the cuts of tensors that are fixed, or kFree; cuts of all
+//             tensors and operators.
 // Output:     these cuts, changed. Element-wise operators follow their tensors.
 // Errors:     none.
 // Position:   after a mode has decided its cuts; modes.h and mesh_layout.h call it.
@@ -12,13 +13,16 @@
 #ifndef TOFU_PASSES_SEARCH_WAITING_TERMS_H_
 #define TOFU_PASSES_SEARCH_WAITING_TERMS_H_
 
+#include <vector>
+
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
 #include "passes/search/class_cuts.h"
 
 namespace tofu {
 
-void LetSumsWait(const StrategyTable& table, const CoarseGraph& coarse, ClassCuts* cuts);
+void LetSumsWait(const StrategyTable& table, const CoarseGraph& coarse,
+                 const std::vector<Cuts>& fixed, ClassCuts* cuts);
 
 }  // namespace tofu
 

@@ -261,6 +261,34 @@ TEST(WaitingSums, DataParallelismReducesEachGradientOnce) {
   }
 }
 
+// A pin of a tensor that could wait holds, in every mode in which sums wait.
+TEST(WaitingSums, KeepCutsThatPinsFix) {
+  int kept = 0;
+  for (const std::string mode : {"tofu", "data-parallel", "zero-2", "mesh-tensorflow"}) {
+    for (unsigned seed = 0; seed < kSeeds; ++seed) {
+      ExampleGraph example = SharedWeight(seed);
+      const StrategyTable table = WithTerms(&example);
+      const Graph& graph = example.graph();
+      const WaitingSums found = FindWaitingSums(graph, table);
+      for (int node = 0; node < graph.num_nodes(); ++node) {
+        const int entry = graph.first_entry[node];
+        if (!found.MayWait(entry) || graph.shapes[entry][0] < 2) continue;
+        PlanOptions options;
+        options.workers = 2;
+        options.mode = mode;
+        options.allow_replication = true;
+        options.pins = {{graph.nodes[node].name, {0}}};
+        const Plan plan = MakePlan(graph, table, options);
+        EXPECT_EQ(plan.tensor_cuts[entry], Cuts{0}) << mode << ", seed " << seed;
+        EXPECT_EQ(Recount(graph, table, plan), plan.total_bytes());
+        ++kept;
+        break;
+      }
+    }
+  }
+  EXPECT_GT(kept, 100);
+}
+
 // What data parallelism sends by formula: each gradient is reduced once and gathered
 // once.
 int64_t DataParallelBytes(const Graph& graph, int workers) {
