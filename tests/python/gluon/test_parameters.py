@@ -55,6 +55,22 @@ def test_no_worker_keeps_a_whole_copy(net):
     assert [gradient.shape for gradient in parameter._grad] == [t.shape for t in tiles]
 
 
+def test_an_interrupt_while_a_parameter_is_divided_leaves_it_whole(two, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    net = make_net()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+    with monkeypatch.context() as patch:
+        patch.setattr("tofu.gluon.training.parameter._mark_zeros", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fit(net, trainer, 1)
+    assert not is_tiled(weight(net)) and weight(net).data().shape == (12, 10)
+    losses = fit(net, trainer)
+    assert is_tiled(weight(net))
+    assert_same((losses, weights(net)), plainly(train)[:2])
+
+
 def test_contexts_are_the_scripts(net):
     parameter = weight(net)
     assert parameter.list_ctx() == [mx.cpu(0)]

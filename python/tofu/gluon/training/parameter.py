@@ -295,16 +295,25 @@ def tile(
     state.tiles, gradients = _spread(parameter, whole, gradient, state)
     fresh = gradient is not None and bool(whole._fresh_grad)
     plain: type = type(parameter)
-    with session.state.changing:  # another thread may read its value
-        parameter._tofu = state
-        parameter.__class__ = _tiled_class(plain)
-        vars(parameter).pop("_grad", None)
-        parameter._data = [array.detach() for array in state.tiles]
-    session.state.tiled.add(parameter)
-    if gradient is not None and gradients is None:
-        _mark_zeros(parameter, fresh)
-    else:
-        _mark(parameter, gradients, fresh)
+    before = dict(vars(parameter))
+    try:
+        with session.state.changing:  # another thread may read its value
+            parameter._tofu = state
+            parameter.__class__ = _tiled_class(plain)
+            vars(parameter).pop("_grad", None)
+            parameter._data = [array.detach() for array in state.tiles]
+        session.state.tiled.add(parameter)
+        if gradient is not None and gradients is None:
+            _mark_zeros(parameter, fresh)
+        else:
+            _mark(parameter, gradients, fresh)
+    except BaseException:  # such as Control-C: half tiled, it would fail in every later step
+        session.state.tiled.discard(parameter)
+        parameter.__class__ = plain
+        vars(parameter).clear()
+        vars(parameter).update(before)
+        raise
+    del before
     if state.gradients is not None and parameter in session.state.read:
         state.gradients.expect_to_stay()
     del whole, gradient
