@@ -45,7 +45,8 @@ class Enumerator {
   // Whether a step may cut the given dimension: evenly, or if it cuts nothing evenly.
   bool MayCut(int given, int parts) const {
     if (!extents_.CanCut(given, parts)) return false;
-    if (may_be_uneven_ || extents_.CutsEvenly(given, parts)) return true;
+    if (may_be_uneven_ || extents_.MayBeUneven(given)) return true;
+    if (extents_.CutsEvenly(given, parts)) return true;
     return std::none_of(candidates_.begin(), candidates_.end(), [&](int candidate) {
       return extents_.CutsEvenly(candidate, parts);
     });
@@ -79,10 +80,11 @@ class Enumerator {
     }
     const size_t before = found_.size();
     for (const bool evenly : {true, false}) {
-      if (found_.size() > before) break;
+      const bool are_all = found_.size() == before;
       for (int candidate : candidates_) {
         if (extents_.CanCut(candidate, parts_[step]) &&
-            extents_.CutsEvenly(candidate, parts_[step]) == evenly) {
+            extents_.CutsEvenly(candidate, parts_[step]) == evenly &&
+            (evenly || are_all || extents_.MayBeUneven(candidate))) {
           Take(step, candidate);
         }
       }
@@ -120,14 +122,17 @@ bool CutExtents::CutsEvenly(int dim, int parts) const {
 
 std::vector<int> CutExtents::Choices(const std::vector<int>& candidates,
                                      int parts) const {
-  std::vector<int> even;
   std::vector<int> possible;
+  std::vector<int> wanted;
+  bool cuts_evenly = false;
   for (int candidate : candidates) {
-    if (MakesTerms(candidate)) continue;
-    if (CutsEvenly(candidate, parts)) even.push_back(candidate);
-    if (CanCut(candidate, parts)) possible.push_back(candidate);
+    if (MakesTerms(candidate) || !CanCut(candidate, parts)) continue;
+    const bool is_even = CutsEvenly(candidate, parts);
+    cuts_evenly = cuts_evenly || is_even;
+    possible.push_back(candidate);
+    if (is_even || MayBeUneven(candidate)) wanted.push_back(candidate);
   }
-  return even.empty() ? possible : even;
+  return cuts_evenly ? wanted : possible;
 }
 
 std::vector<Cuts> EnumerateCuts(CutExtents extents, const std::vector<int>& candidates,

@@ -80,13 +80,15 @@ constexpr int kFree = -2;  // a step that is still to be decided
 enum class WholeStep { kOnlyWhenNothingCanBeCut, kAlways };
 
 // Extents, and the number of parts into which the steps so far cut each. `equal_parts`:
-// whether all parts must have the same size.
+// whether all parts must have the same size. `uneven`: a dimension that a step may cut
+// unevenly although it could cut another one evenly; -1: none.
 class CutExtents {
  public:
-  explicit CutExtents(Shape extents, bool equal_parts = false)
+  explicit CutExtents(Shape extents, bool equal_parts = false, int uneven = -1)
       : extents_(std::move(extents)),
         parts_(extents_.size(), 1),
-        equal_parts_(equal_parts) {}
+        equal_parts_(equal_parts),
+        uneven_(uneven) {}
 
   // The extent of the smallest piece.
   int64_t left(int dim) const { return extents_[dim] / parts_[dim]; }
@@ -94,6 +96,7 @@ class CutExtents {
   bool CanCut(int dim, int parts) const;
   // Whether the pieces then have about the same size (box.h).
   bool CutsEvenly(int dim, int parts) const;
+  bool MayBeUneven(int dim) const { return dim == uneven_; }
   void Cut(int dim, int parts) {
     if (dim != kTerms) parts_[dim] *= parts;
   }
@@ -106,23 +109,24 @@ class CutExtents {
   }
 
   // The dimensions that a search considers for one more step: the candidates that it cuts
-  // evenly; if there are none, those that it can cut. Cuts that leave terms are none of
-  // them.
+  // evenly, or may cut unevenly; if it cuts none evenly, those that it can cut. Cuts that
+  // leave terms are none of them.
   std::vector<int> Choices(const std::vector<int>& candidates, int parts) const;
 
  private:
   Shape extents_;
   Shape parts_;
   bool equal_parts_;
+  int uneven_;
 };
 
 // Returns every way to fill the free steps of `given` from `candidates`, in lexicographic
 // order of the candidates (kReplicated last). A step takes a candidate that it cuts
-// unevenly only if no candidate that it cuts evenly can be completed; those that leave
-// terms do not count for that. The decisions in
-// `given` must stay possible; they stay even, and whole only where nothing else could be
-// cut, unless no way meets this. If there are more than `limit` ways, returns only some
-// of them and sets *complete to false.
+// unevenly only if it may, or if no candidate that it cuts evenly can be completed; those
+// that leave terms do not count for that. The decisions in `given` must stay possible;
+// they stay even, and whole only where nothing else could be cut, unless no way meets
+// this. If there are more than `limit` ways, returns only some of them and sets *complete
+// to false.
 std::vector<Cuts> EnumerateCuts(CutExtents extents, const std::vector<int>& candidates,
                                 const Cuts& given, const std::vector<int>& parts,
                                 WholeStep whole, size_t limit, bool* complete);

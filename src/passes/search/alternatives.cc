@@ -137,8 +137,10 @@ bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row) {
 }
 
 SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node,
-                           const Restrictions& restrictions, bool adds_terms) {
+                           const Restrictions& restrictions, bool adds_terms,
+                           int uneven) {
   SplitVariables variables;
+  variables.uneven = uneven;
   variables.row = table.row(node);
   if (variables.row == nullptr) return variables;
   for (size_t v = 0; v < variables.row->vars.size(); ++v) {
@@ -153,13 +155,13 @@ SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int n
 }
 
 std::vector<int> TensorCandidates(const Shape& shape, const Restrictions& restrictions,
-                                  UncutStates uncut) {
+                                  TensorFreedom free) {
   const size_t count = restrictions.basic_tilings
                            ? std::min(shape.size(), kBasicDimensions)
                            : shape.size();
   std::vector<int> dims(count);
   std::iota(dims.begin(), dims.end(), 0);
-  if (uncut.terms) dims.push_back(kTerms);
+  if (free.terms) dims.push_back(kTerms);
   return dims;
 }
 
@@ -233,22 +235,22 @@ Cuts FillAlike(const CutExtents& extents, const std::vector<int>& candidates, in
 
 std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
                                      const std::vector<int>& parts,
-                                     const Restrictions& restrictions, UncutStates uncut,
+                                     const Restrictions& restrictions, TensorFreedom free,
                                      size_t limit, bool* complete) {
-  const std::vector<int> dims = TensorCandidates(shape, restrictions, uncut);
-  const CutExtents extents(shape, restrictions.equal_tiles);
+  const std::vector<int> dims = TensorCandidates(shape, restrictions, free);
+  const CutExtents extents(shape, restrictions.equal_tiles, free.uneven);
   *complete = true;
   if (restrictions.same_dimension) {
-    return AlikeCuts(extents, dims, given, parts, uncut.whole);
+    return AlikeCuts(extents, dims, given, parts, free.whole);
   }
-  return EnumerateCuts(extents, dims, given, parts, Whole(uncut.whole), limit, complete);
+  return EnumerateCuts(extents, dims, given, parts, Whole(free.whole), limit, complete);
 }
 
 std::vector<Cuts> OperatorAlternatives(const SplitVariables& variables, const Cuts& given,
                                        const std::vector<int>& parts,
                                        const Restrictions& restrictions, size_t limit,
                                        bool* complete) {
-  const CutExtents extents(variables.extents, restrictions.equal_tiles);
+  const CutExtents extents(variables.extents, restrictions.equal_tiles, variables.uneven);
   const std::vector<int>& candidates = variables.candidates;
   const auto mixes = [&](const Cuts& cuts) { return !ReducesOneWay(variables, cuts); };
   *complete = true;

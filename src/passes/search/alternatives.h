@@ -20,6 +20,10 @@ struct Restrictions {
   // [tensor class]: may stay whole at any step, not only if nothing can be cut;
   // empty: none may.
   std::vector<bool> may_be_whole;
+  // [tensor class], [operator class]: a dimension, or variable, that steps may cut
+  // unevenly although they could cut another one evenly (-1: none); empty: none may.
+  std::vector<int> uneven_dims;
+  std::vector<int> uneven_vars;
   // Operators may stay whole, too: then all workers of the step compute the same.
   // Operators of random numbers may not.
   bool operators_may_be_whole = false;
@@ -39,13 +43,15 @@ struct Restrictions {
   bool basic_tilings = false;
 };
 
-// The states of a tensor at a step that cuts none of its dimensions.
-struct UncutStates {
+// What a step may do with a tensor besides cutting a dimension evenly.
+struct TensorFreedom {
   bool whole = false;  // always, not only if nothing can be cut
   bool terms = false;  // each worker may hold a term
+  int uneven = -1;     // as in CutExtents
 
-  UncutStates(bool may_be_whole, bool may_wait = false)  // NOLINT: most tell the first
-      : whole(may_be_whole), terms(may_wait) {}
+  TensorFreedom(bool may_be_whole, bool may_wait = false,  // NOLINT: most tell the first
+                int uneven_dim = -1)
+      : whole(may_be_whole), terms(may_wait), uneven(uneven_dim) {}
 };
 
 // The variables along which an operator can be split.
@@ -54,17 +60,20 @@ struct SplitVariables {
   Shape extents;                     // [variable]
   std::vector<int> candidates;       // those that the restrictions allow
   bool adds_terms = false;           // its terms are among them, and it may stay whole
+  int uneven = -1;                   // as in CutExtents
 };
 
 // Whether an operator may stay whole at a step although it could be split.
 bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row);
 
-// `adds_terms`: whether inputs may be terms (coarsen/waiting_sums.h).
+// `adds_terms`: whether inputs may be terms (coarsen/waiting_sums.h). `uneven`: as in
+// CutExtents.
 SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node,
-                           const Restrictions& restrictions, bool adds_terms = false);
+                           const Restrictions& restrictions, bool adds_terms = false,
+                           int uneven = -1);
 // The dimensions along which a tensor may be cut, and kTerms if it may be terms.
 std::vector<int> TensorCandidates(const Shape& shape, const Restrictions& restrictions,
-                                  UncutStates uncut);
+                                  TensorFreedom free);
 
 // Whether the cuts combine the parts of each output by one operation.
 bool ReducesOneWay(const SplitVariables& variables, const Cuts& cuts);
@@ -83,7 +92,7 @@ Cuts FillAlike(const CutExtents& extents, const std::vector<int>& candidates, in
 
 std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
                                      const std::vector<int>& parts,
-                                     const Restrictions& restrictions, UncutStates uncut,
+                                     const Restrictions& restrictions, TensorFreedom free,
                                      size_t limit, bool* complete);
 
 // The operator stays whole only if nothing can be cut, or if it may add terms: else it

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "graph/box.h"
@@ -63,24 +64,38 @@ int BatchOf(const TensorClass& tensor, const BatchDimensions& batch) {
   return dim;
 }
 
+struct ClassBatch {
+  std::vector<int> tensors;    // [tensor class]: dimension; kReplicated: none
+  std::vector<int> operators;  // [operator class]: variable; kReplicated: none
+};
+
+ClassBatch FindClassBatch(const Graph& graph, const StrategyTable& table,
+                          const CoarseGraph& coarse) {
+  const BatchDimensions batch = FindBatch(graph, table);
+  ClassBatch found;
+  for (const TensorClass& tensor : coarse.tensors) {
+    found.tensors.push_back(BatchOf(tensor, batch));
+  }
+  for (const OpClass& op : coarse.operators) {
+    // Of merged timesteps, the first may read a begin state, which has no batch.
+    int& var = found.operators.emplace_back(kReplicated);
+    for (int node : op.nodes) var = std::max(var, batch.operators[node]);
+  }
+  return found;
+}
+
 // Cuts the batch; tensors without one are whole on every worker.
 void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
               RecursiveOptions* options) {
-  const BatchDimensions batch = FindBatch(graph, table);
+  const ClassBatch batch = FindClassBatch(graph, table, coarse);
   const std::vector<Cuts> fixed = options->given.tensors;
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
-    const TensorClass& tensor = coarse.tensors[c];
-    const int dim = BatchOf(tensor, batch);
     Cuts& given = options->given.tensors[c];
-    given = FillAlike(ExtentsOf(tensor.shape, *options), {}, dim, given, options->parts);
+    given = FillAlike(ExtentsOf(coarse.tensors[c].shape, *options), {}, batch.tensors[c],
+                      given, options->parts);
   }
   for (size_t p = 0; p < coarse.operators.size(); ++p) {
     if (coarse.operators[p].elementwise) continue;
-    // Of merged timesteps, the first may read a begin state, which has no batch.
-    int var = -1;
-    for (int of_class : coarse.operators[p].nodes) {
-      var = std::max(var, batch.operators[of_class]);
-    }
     const int node = coarse.operators[p].nodes[0];
     const StrategyRow* row = table.row(node);
     Shape extents;
@@ -88,7 +103,8 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
       extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
     }
     Cuts& given = options->given.operators[p];
-    given = FillAlike(ExtentsOf(extents, *options), {}, var, given, options->parts);
+    given = FillAlike(ExtentsOf(extents, *options), {}, batch.operators[p], given,
+                      options->parts);
   }
   LetSumsWait(table, coarse, fixed, &options->given);
 }
@@ -150,6 +166,13 @@ std::vector<bool> ReplicableTensors(const Graph& graph, const StrategyTable& tab
     }
   }
   return may;
+}
+
+void AllowUnevenBatch(const Graph& graph, const StrategyTable& table,
+                      const CoarseGraph& coarse, Restrictions* restrictions) {
+  ClassBatch batch = FindClassBatch(graph, table, coarse);
+  restrictions->uneven_dims = std::move(batch.tensors);
+  restrictions->uneven_vars = std::move(batch.operators);
 }
 
 void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& table,

@@ -48,6 +48,11 @@ bool SumsMayWait(const std::string& name, bool may_be_whole);
 std::vector<bool> ReplicableTensors(const Graph& graph, const StrategyTable& table,
                                     const CoarseGraph& coarse);
 
+// Lets steps cut the batch unevenly although they could cut something else evenly, as
+// data parallelism does: with 8 samples over 6 workers, 4 have one and 2 have two.
+void AllowUnevenBatch(const Graph& graph, const StrategyTable& table,
+                      const CoarseGraph& coarse, Restrictions* restrictions);
+
 void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& table,
              const CoarseGraph& coarse, RecursiveOptions* options);
 

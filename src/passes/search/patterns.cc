@@ -144,26 +144,22 @@ int MostTrading(const std::vector<int>& parts) {
 }
 
 std::vector<Cuts> TensorPatterns(const Shape& shape, const Cuts& given,
-                                 const Restrictions& restrictions, UncutStates uncut,
+                                 const Restrictions& restrictions, TensorFreedom free,
                                  const PatternOptions& options, bool* complete) {
   *complete = true;
   if (!AreFirstStepsGiven(given) || restrictions.same_dimension) {
-    return PatternsOf(TensorAlternatives(shape, given, options.parts, restrictions, uncut,
+    return PatternsOf(TensorAlternatives(shape, given, options.parts, restrictions, free,
                                          options.limit, complete),
                       options);
   }
-  return Enumerate(CutExtents(shape, restrictions.equal_tiles),
-                   TensorCandidates(shape, restrictions, uncut), given, uncut.whole,
+  return Enumerate(CutExtents(shape, restrictions.equal_tiles, free.uneven),
+                   TensorCandidates(shape, restrictions, free), given, free.whole,
                    options, complete);
 }
 
-std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& table,
-                                   int node, const Cuts& given,
+std::vector<Cuts> OperatorPatterns(const SplitVariables& variables, const Cuts& given,
                                    const Restrictions& restrictions,
-                                   const PatternOptions& options, bool* complete,
-                                   bool adds_terms) {
-  const SplitVariables variables =
-      VariablesOf(graph, table, node, restrictions, adds_terms);
+                                   const PatternOptions& options, bool* complete) {
   *complete = true;
   if (!AreFirstStepsGiven(given) || restrictions.same_dimension ||
       restrictions.forbid_output_reduction) {
@@ -172,11 +168,13 @@ std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& tabl
                       options);
   }
   std::vector<Cuts> all;
-  const bool always = adds_terms || MayComputeWhole(restrictions, variables.row);
+  const bool always =
+      variables.adds_terms || MayComputeWhole(restrictions, variables.row);
   for (const bool may_be_whole : {always, true}) {
     if (!all.empty() || !*complete) break;
-    all = Enumerate(CutExtents(variables.extents, restrictions.equal_tiles),
-                    variables.candidates, given, may_be_whole, options, complete);
+    all = Enumerate(
+        CutExtents(variables.extents, restrictions.equal_tiles, variables.uneven),
+        variables.candidates, given, may_be_whole, options, complete);
     all.erase(
         std::remove_if(all.begin(), all.end(),
                        [&](const Cuts& cuts) { return !ReducesOneWay(variables, cuts); }),

@@ -23,8 +23,6 @@
 #include <vector>
 
 #include "graph/cuts.h"
-#include "graph/graph.h"
-#include "graph/strategy_table.h"
 #include "passes/search/alternatives.h"
 
 namespace tofu {
@@ -44,13 +42,11 @@ bool HasOneOrder(const Cuts& profile, const std::vector<int>& parts);
 int MostTrading(const std::vector<int>& parts);
 
 std::vector<Cuts> TensorPatterns(const Shape& shape, const Cuts& given,
-                                 const Restrictions& restrictions, UncutStates uncut,
+                                 const Restrictions& restrictions, TensorFreedom free,
                                  const PatternOptions& options, bool* complete);
-std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& table,
-                                   int node, const Cuts& given,
+std::vector<Cuts> OperatorPatterns(const SplitVariables& variables, const Cuts& given,
                                    const Restrictions& restrictions,
-                                   const PatternOptions& options, bool* complete,
-                                   bool adds_terms = false);
+                                   const PatternOptions& options, bool* complete);
 
 }  // namespace tofu
 

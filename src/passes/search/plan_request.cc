@@ -135,6 +135,7 @@ RecursiveOptions OptionsOf(const PlanRequest& request, const CoarseGraph& coarse
                : ReplicableTensors(request.graph, request.table, coarse);
     recursive.restrictions.operators_may_be_whole = counts;
     recursive.restrictions.moves_may_be_whole = true;
+    AllowUnevenBatch(request.graph, request.table, coarse, &recursive.restrictions);
   }
   recursive.objective = options.objective;
   recursive.max_table = options.max_table;

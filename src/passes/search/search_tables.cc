@@ -89,6 +89,11 @@ std::vector<size_t> Positions(const std::vector<Cuts>& some, size_t count,
   return positions;
 }
 
+// What restrictions say of a class; -1 where they say nothing.
+int At(const std::vector<int>& of_classes, size_t number) {
+  return of_classes.empty() ? -1 : of_classes[number];
+}
+
 Matrix Rows(const Matrix& matrix, size_t count, const std::vector<size_t>& kept) {
   const size_t width = matrix.size() / count;
   Matrix rows;
@@ -112,18 +117,24 @@ SearchTables::SearchTables(const Graph& graph, const StrategyTable& table,
       restrictions_(std::move(restrictions)),
       model_(model),
       ordered_(ordered) {
-  std::map<std::tuple<bool, bool, Shape>, int> tensor_kinds;
+  std::map<std::tuple<bool, bool, int, Shape>, int> tensor_kinds;
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     const int next = static_cast<int>(tensor_kinds.size());
     tensor_kinds_.push_back(
         tensor_kinds
-            .emplace(std::tuple(MayBeWhole(static_cast<int>(c)),
-                                coarse.tensors[c].may_wait, coarse.tensors[c].shape),
-                     next)
+            .emplace(
+                std::tuple(MayBeWhole(static_cast<int>(c)), coarse.tensors[c].may_wait,
+                           At(restrictions_.uneven_dims, c), coarse.tensors[c].shape),
+                next)
             .first->second);
   }
   std::unordered_map<Key, int, Hash> slot_kinds;
-  for (const OpClass& op : coarse.operators) {
+  std::map<std::pair<int, int>, int> split_kinds;
+  for (size_t p = 0; p < coarse.operators.size(); ++p) {
+    const OpClass& op = coarse.operators[p];
+    const std::pair kind(op.signature, At(restrictions_.uneven_vars, p));
+    split_kinds_.push_back(
+        split_kinds.emplace(kind, static_cast<int>(split_kinds.size())).first->second);
     key_.assign({op.elementwise ? op.signature : -1, static_cast<int>(op.nodes.size())});
     for (const OpSlot& slot : op.slots) {
       size_t first = 0;
@@ -166,37 +177,38 @@ std::vector<Cuts> SearchTables::TensorCuts(int tensor_class, const Given& given,
                                            size_t limit, size_t* num_patterns,
                                            bool* complete) const {
   const Shape& shape = coarse_.tensors[tensor_class].shape;
-  const UncutStates uncut(MayBeWhole(tensor_class),
-                          coarse_.tensors[tensor_class].may_wait);
+  const TensorFreedom free(MayBeWhole(tensor_class),
+                           coarse_.tensors[tensor_class].may_wait,
+                           At(restrictions_.uneven_dims, tensor_class));
   const PatternOptions options{parts_, ordered_, given.profiles, limit};
   const auto find = [&](const PatternOptions& of, bool* found_all) {
-    return TensorPatterns(shape, given.cuts, restrictions_, uncut, of, found_all);
+    return TensorPatterns(shape, given.cuts, restrictions_, free, of, found_all);
   };
   if (!AreAllOrdered()) {
     return Mixed(options, given.exact, find, num_patterns, complete);
   }
   if (!given.profiles.empty()) return find(options, complete);
-  return TensorAlternatives(shape, given.cuts, parts_, restrictions_, uncut, limit,
+  return TensorAlternatives(shape, given.cuts, parts_, restrictions_, free, limit,
                             complete);
 }
 
 std::vector<Cuts> SearchTables::OperatorCuts(int op_class, const Given& given,
                                              size_t limit, size_t* num_patterns,
                                              bool* complete) const {
-  const int node = coarse_.operators[op_class].nodes[0];
-  const bool adds_terms = coarse_.operators[op_class].adds_terms;
+  const OpClass& op = coarse_.operators[op_class];
+  const SplitVariables variables =
+      VariablesOf(graph_, table_, op.nodes[0], restrictions_, op.adds_terms,
+                  At(restrictions_.uneven_vars, op_class));
   const PatternOptions options{parts_, ordered_, given.profiles, limit};
   const auto find = [&](const PatternOptions& of, bool* found_all) {
-    return OperatorPatterns(graph_, table_, node, given.cuts, restrictions_, of,
-                            found_all, adds_terms);
+    return OperatorPatterns(variables, given.cuts, restrictions_, of, found_all);
   };
   if (!AreAllOrdered()) {
     return Mixed(options, given.exact, find, num_patterns, complete);
   }
   if (!given.profiles.empty()) return find(options, complete);
-  return OperatorAlternatives(
-      VariablesOf(graph_, table_, node, restrictions_, adds_terms), given.cuts, parts_,
-      restrictions_, limit, complete);
+  return OperatorAlternatives(variables, given.cuts, parts_, restrictions_, limit,
+                              complete);
 }
 
 const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
@@ -241,8 +253,7 @@ const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
 
 SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Given& given,
                                              size_t limit) {
-  const OpClass& op = coarse_.operators[op_class];
-  const KindCuts key{op.signature, given};
+  const KindCuts key{split_kinds_[op_class], given};
   const auto found = splits_.find(key);
   if (found != splits_.end()) {
     return found->second.alternatives.size() <= limit ? &found->second : nullptr;

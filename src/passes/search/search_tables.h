@@ -178,8 +178,9 @@ class SearchTables {
   const CostModel& model_;
   const size_t ordered_;
   // Numbers that are equal if choices and costs are: of tensor classes by their shape, of
-  // operator classes by their number of nodes and their slots.
+  // operator classes by their signature, and by their number of nodes and their slots.
   std::vector<int> tensor_kinds_;
+  std::vector<int> split_kinds_;
   std::vector<int> slot_kinds_;
   std::unordered_map<KindCuts, TensorChoices, Hash> tensors_;
   std::unordered_map<KindCuts, Splits, Hash> splits_;

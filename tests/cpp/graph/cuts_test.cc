@@ -85,6 +85,24 @@ TEST(CutsTest, EvennessCountsAllStepsThatCutADimension) {
   EXPECT_EQ(extents.left(0), 2);
 }
 
+// Over 6 parts, 6 elements are even; 8 and 7 are not.
+TEST(CutsTest, ADimensionMayBeCutUnevenlyBesidesThoseThatAreCutEvenly) {
+  CutExtents extents({8, 6, 7}, false, 0);
+  EXPECT_EQ(extents.Choices({0, 1, 2}, 6), (std::vector<int>{0, 1}))
+      << "7 may not be cut unevenly";
+  EXPECT_EQ(extents.Choices({0, 1}, 9), std::vector<int>{}) << "not enough elements";
+  EXPECT_EQ(CutExtents({8, 7}, false, 0).Choices({0, 1}, 6), (std::vector<int>{0, 1}))
+      << "none is cut evenly";
+  bool complete = false;
+  const auto enumerate = [&](const CutExtents& of) {
+    return EnumerateCuts(of, {0, 1}, {kFree, kFree}, {3, 2},
+                         WholeStep::kOnlyWhenNothingCanBeCut, 1000, &complete);
+  };
+  EXPECT_EQ(enumerate(CutExtents({8, 6})), (std::vector<Cuts>{{0, 1}, {1, 0}, {1, 1}}));
+  EXPECT_EQ(enumerate(CutExtents({8, 6}, false, 0)),
+            (std::vector<Cuts>{{0, 1}, {0, 0}, {1, 0}, {1, 1}}));
+}
+
 TEST(Cuts, HoldAsManyStepsAsThereCanBe) {
   Cuts cuts(Cuts::kMaxSteps, kFree);
   EXPECT_EQ(cuts, Cuts(std::vector<int>(Cuts::kMaxSteps, kFree)));

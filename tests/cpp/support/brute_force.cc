@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/cuts.h"
+#include "passes/search/batch_dimension.h"
 #include "support/cut_values.h"
 #include "support/recount.h"
 
@@ -32,6 +33,9 @@ class BruteForce {
     plan_.tensor_cuts.resize(graph.shapes.size());
     plan_.op_cuts.assign(graph.nodes.size(),
                          std::vector<int>(space.parts.size(), kWhole));
+    if (space.batch_may_be_uneven && !space.may_be_whole.empty()) {
+      batch_ = FindBatch(graph, table);
+    }
   }
 
   // The least cost for each value of `peak`; empty if there are too many ways.
@@ -47,9 +51,9 @@ class BruteForce {
       const Shape& shape = coarse_.tensors[c].shape;
       std::vector<int> all(shape.size());
       std::iota(all.begin(), all.end(), 0);
-      choices_.push_back(
-          Choices(shape, all, MayBeWhole(c),
-                  coarse_.tensors[c].may_wait ? kTermsOfSum : kNothingElse));
+      choices_.push_back(Choices(
+          shape, all, MayBeWhole(c), BatchOf(batch_.tensors, coarse_.tensors[c].entries),
+          coarse_.tensors[c].may_wait ? kTermsOfSum : kNothingElse));
       ways *= choices_.back().size();
       if (ways > space_.max_ways) return -1;
     }
@@ -62,22 +66,32 @@ class BruteForce {
     return !space_.may_be_whole.empty() && space_.may_be_whole[tensor_class];
   }
 
+  // The batch of a class that has one anywhere.
+  static int BatchOf(const std::vector<int>& batch, const std::vector<int>& members) {
+    int found = kNothingElse;
+    for (int member : members) {
+      if (!batch.empty() && batch[member] >= 0) found = batch[member];
+    }
+    return found;
+  }
+
   // All cuts over all steps, by trying every number, and the other cut, at every step.
   std::vector<Cuts> Choices(const Shape& extents, const std::vector<int>& allowed,
-                            bool may_be_whole, int other = kNothingElse) const {
+                            bool may_be_whole, int uneven, int other) const {
     std::vector<Cuts> found(1);
     for (int part : plan_.parts) {
       std::vector<Cuts> next;
       for (const Cuts& cuts : found) {
         const size_t before = next.size();
         // An even cut leaves no part more than a quarter above the mean.
-        for (const double most : {1.25, 2.0}) {
-          if (next.size() > before) break;
+        for (const bool is_even : {true, false}) {
+          const bool is_first = next.size() == before;
           for (int d : allowed) {
             const double parts = part * PartsOf(cuts, d);
             const auto extent = static_cast<double>(extents[d]);
-            if (parts > extent || std::ceil(extent / parts) * parts > most * extent)
-              continue;
+            if (parts > extent) continue;
+            if (is_even != (std::ceil(extent / parts) * parts <= 1.25 * extent)) continue;
+            if (!is_first && !is_even && d != uneven) continue;
             next.push_back(cuts);
             next.back().push_back(d);
           }
@@ -135,8 +149,9 @@ class BruteForce {
     const bool may_be_whole = row != nullptr && !row->random &&
                               (space_.operators_may_be_whole || op.adds_terms ||
                                (!space_.may_be_whole.empty() && row->moves));
-    std::vector<Cuts> choices = Choices(extents, allowed, may_be_whole,
-                                        op.adds_terms ? row->terms : kNothingElse);
+    std::vector<Cuts> choices =
+        Choices(extents, allowed, may_be_whole, BatchOf(batch_.operators, op.nodes),
+                op.adds_terms ? row->terms : kNothingElse);
     if (op.elementwise && (space_.operators_may_be_whole || !row->random)) {
       // Only an update must be split like its tensors. Other operators may; they are
       // whole if their tensors are.
@@ -176,6 +191,7 @@ class BruteForce {
   const PlanSpace& space_;
   const NodeCost cost_;
   const std::function<bool(const Plan&)> fits_;
+  BatchDimensions batch_;
   std::vector<std::vector<Cuts>> choices_;
   Plan plan_;
   int64_t best_ = kUnknown;

@@ -1,5 +1,5 @@
 // Finds the cheapest plan by trying all plans, for small graphs. Shares nothing with the
-// search except the classes of tensors that are cut alike.
+// search except the classes of tensors that are cut alike, and the batch.
 #ifndef TOFU_TESTS_CPP_SUPPORT_BRUTE_FORCE_H_
 #define TOFU_TESTS_CPP_SUPPORT_BRUTE_FORCE_H_
 
@@ -21,10 +21,13 @@ struct PlanSpace {
   std::vector<int> parts;
   size_t max_ways = 0;  // to cut the tensors
   // [tensor class]: may stay whole at any step, not only if nothing divides; empty: none
-  // may. If any may, so may operators that only move elements.
+  // may. If any may, so may operators that only move elements, and steps may cut the
+  // batch unevenly.
   std::vector<bool> may_be_whole = {};
   // All operators may be whole; element-wise ones are cut like their tensors.
   bool operators_may_be_whole = false;
+  // If tensors may be whole, steps may cut the batch unevenly.
+  bool batch_may_be_uneven = true;
 };
 
 // The least bytes of these plans, by Recount, if each operator takes its best split

@@ -227,7 +227,7 @@ class Frontiers : public WithinLimit {
 TEST_P(Frontiers, EqualBruteForceOnRandomGraphs) {
   Searched searched;
   for (unsigned seed = 1; searched.compared < 300; ++seed) {
-    ASSERT_LE(seed, 2000);
+    ASSERT_LE(seed, 3000);
     SCOPED_TRACE("seed " + std::to_string(seed));
     ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 5));
     CompareFrontiers(&example, nullptr, &searched);

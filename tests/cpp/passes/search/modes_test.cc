@@ -155,9 +155,9 @@ TEST(Modes, SoyBeansCutIsTheCheapestOfItsTilings) {
                                               : can_be_cut(cut);
       return allowed ? RecountNode(graph, table, plan, read, node) : kNever;
     };
-    const int64_t best =
-        BruteForceCost(graph, table, coarse,
-                       {{2}, 3000, ReplicableTensors(graph, table, coarse), true}, cost);
+    const int64_t best = BruteForceCost(
+        graph, table, coarse,
+        {{2}, 3000, ReplicableTensors(graph, table, coarse), true, false}, cost);
     if (best < 0 || best >= kNever) continue;
     ++compared;
     const Plan plan = PlanFor(&example, "soybean", 2);
@@ -209,6 +209,27 @@ TEST(Modes, ReplicationProvesThatDataParallelismIsBest) {
     EXPECT_EQ(plan.lower_bound_bytes, plan.total_bytes());
     EXPECT_EQ(Recount(example.graph(), example.table(), plan), plan.total_bytes());
   }
+}
+
+// Also where parts of the batch are not about equal, such as 2, 2, 1, 1, 1, 1.
+TEST(Modes, WithReplicationNoModeThatCutsTheBatchIsCheaper) {
+  int uneven = 0;
+  for (const int64_t batch : {4, 5, 7, 8, 10, 13, 16}) {
+    for (const int workers : {2, 3, 4, 6, 7, 8, 12}) {
+      if (workers > batch) continue;
+      for (const int64_t width : {24, 26}) {
+        ExampleGraph example = Mlp(batch, width, 2);
+        const Plan plan = PlanFor(&example, "tofu", workers, true);
+        EXPECT_EQ(Recount(example.graph(), example.table(), plan), plan.total_bytes());
+        for (const char* mode : {"data-parallel", "zero-1", "zero-2", "zero-3"}) {
+          EXPECT_LE(plan.total_bytes(), PlanFor(&example, mode, workers).total_bytes())
+              << mode << ", " << batch << " samples over " << workers;
+        }
+        uneven += CutsEvenly(batch, workers) ? 0 : 1;
+      }
+    }
+  }
+  EXPECT_GT(uneven, 10);
 }
 
 TEST(Modes, ReplicationIsNeverDearerInOneStepAndOnlyWhenAllowed) {

@@ -74,22 +74,21 @@ TEST(Patterns, AreThoseOfAllAlternatives) {
       options.parts.push_back(2 + draw(2));
     options.ordered = draw(static_cast<int>(options.parts.size()) + 1);
     options.limit = kLimit;
-    const bool may_be_whole = draw(3) == 0;
+    const TensorFreedom may(draw(3) == 0, false, draw(3) - 1);
     Cuts given(options.parts.size(), kFree);
     bool complete = false;
-    std::vector<Cuts> all = TensorAlternatives(shape, given, options.parts, {},
-                                               may_be_whole, kLimit, &complete);
+    std::vector<Cuts> all =
+        TensorAlternatives(shape, given, options.parts, {}, may, kLimit, &complete);
     if (draw(2) == 0) {  // gives a step the cut of some alternative
       const size_t step = draw(static_cast<int>(given.size()));
       given[step] = all[draw(static_cast<int>(all.size()))][step];
-      all = TensorAlternatives(shape, given, options.parts, {}, may_be_whole, kLimit,
-                               &complete);
+      all = TensorAlternatives(shape, given, options.parts, {}, may, kLimit, &complete);
     }
     if (draw(2) == 0) {
       options.profiles = {
           PatternOf(all[draw(static_cast<int>(all.size()))], options.parts, 0)};
     }
-    EXPECT_EQ(Sorted(TensorPatterns(shape, given, {}, may_be_whole, options, &complete)),
+    EXPECT_EQ(Sorted(TensorPatterns(shape, given, {}, may, options, &complete)),
               PatternsOfAll(all, options));
     EXPECT_TRUE(complete);
   }
@@ -107,12 +106,13 @@ TEST(Patterns, OfOperatorsAreThoseOfAllAlternatives) {
       const PatternOptions options{{2, 2, 3}, seed % 4, {}, kLimit};
       const Cuts given(3, kFree);
       bool complete = false;
-      const std::vector<Cuts> all =
-          OperatorAlternatives(VariablesOf(graph, example.table(), node, restrictions),
-                               given, options.parts, restrictions, kLimit, &complete);
-      EXPECT_EQ(Sorted(OperatorPatterns(graph, example.table(), node, given, restrictions,
-                                        options, &complete)),
-                PatternsOfAll(all, options));
+      const SplitVariables variables =
+          VariablesOf(graph, example.table(), node, restrictions, false, seed % 2 - 1);
+      const std::vector<Cuts> all = OperatorAlternatives(variables, given, options.parts,
+                                                         restrictions, kLimit, &complete);
+      EXPECT_EQ(
+          Sorted(OperatorPatterns(variables, given, restrictions, options, &complete)),
+          PatternsOfAll(all, options));
     }
   }
 }
