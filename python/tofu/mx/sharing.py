@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any
+from typing import Any, Optional
 
 from mxnet import autograd, nd
 
 from tofu.errors import InternalError
 
-__all__ = ["number_recorded", "number_sharing"]
+__all__ = ["number_recorded", "number_sharing", "share_memory"]
 
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 # Each shared pointer's address of its counter, in pointers from the beginning of an array.
@@ -43,8 +43,22 @@ def number_recorded(array: Any) -> int:
     return _counter(array, _VARIABLE)
 
 
+def share_memory(one: Any, other: Any) -> bool:
+    """Whether two arrays have the same memory.
+
+    Raises:
+        InternalError: this build of MXNet keeps the counters elsewhere.
+    """
+    _check()
+    return _counted(one, _MEMORY) == _counted(other, _MEMORY)
+
+
+def _counted(array: Any, member: int) -> Optional[int]:
+    return ctypes.c_void_p.from_address(array.handle.value + member * _POINTER).value
+
+
 def _counter(array: Any, member: int) -> int:
-    counted = ctypes.c_void_p.from_address(array.handle.value + member * _POINTER).value
+    counted = _counted(array, member)
     return 0 if counted is None else ctypes.c_int.from_address(counted + _POINTER).value
 
 

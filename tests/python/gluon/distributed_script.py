@@ -112,7 +112,7 @@ def main(folder, *cases):
     from tofu.gluon.session import session
 
     if session.active() is not None:
-        tiles = [len(p._data) for p in net.collect_params().values()]
+        tiles = [len(p._tofu.variables) for p in net.collect_params().values()]
         keys = sum(len(s.keys) for s in slots(trainer))
         # One write: the processes share their standard output, which is not buffered.
         sys.stdout.write(f"tiles {tiles} keys {keys}\n")

@@ -215,7 +215,7 @@ def test_replicated_tensors_are_named(on):
         net(mx.nd.ones((3, 31)))
     (text,) = warnings_of(seen)
     assert "no dimension of odd_weight (2.1 KiB) has an element for each worker" in text
-    assert net.weight._data[1].shape == (17, 31)
+    assert net.weight._tofu.variables[1].shape == (17, 31)
 
 
 def test_a_few_hundred_replicated_bytes_are_not_worth_a_warning(on):
@@ -225,7 +225,7 @@ def test_a_few_hundred_replicated_bytes_are_not_worth_a_warning(on):
         warnings.simplefilter("always")
         net(mx.nd.ones((3, 13)))
     assert not seen
-    assert net.weight._data[1].shape == (7, 13)  # replicated, all the same
+    assert net.weight._tofu.variables[1].shape == (7, 13)  # replicated, all the same
 
 
 @pytest.fixture

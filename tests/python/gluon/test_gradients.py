@@ -134,7 +134,7 @@ def test_one_that_was_asked_for_is_kept(two):
 def test_tiles_that_the_script_holds_follow(two):
     steps = Steps()
     parameter = steps.net[0].weight
-    held = parameter._grad
+    held = parameter._tofu.gradients.keep()
     for factor in (1, 2):
         steps.step(factor)
         whole = parameter.grad().asnumpy()
@@ -477,7 +477,7 @@ MEMORY = """
         loss.backward()
         trainer.step(2)
     trained = resident_mib()
-    net.weight._grad
+    net.weight._tofu.gradients.keep()
     print(trained - start, resident_mib() - trained)
 """
 

@@ -78,7 +78,7 @@ def test_no_worker_holds_the_large_layer():
     try:
         trained = scripts.started(scripts.bound(scripts.mlp(norm=False)))
         scripts.steps(trained)
-        tiles = trained._exec_group.execs[0].parameters["fc1_weight"]._data
+        tiles = trained._exec_group.execs[0].parameters["fc1_weight"]._tofu.variables
         assert [tile.size for tile in tiles] == [12 * 10 // 3] * 3
     finally:
         tofu.gluon.disable()

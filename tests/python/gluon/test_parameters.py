@@ -49,10 +49,12 @@ def assert_changes_agree(change):
 
 def test_no_worker_keeps_a_whole_copy(net):
     parameter = weight(net)
-    tiles = parameter._data
+    tiles = parameter._tofu.variables
     assert [tile.context for tile in tiles] == [mx.cpu(0), mx.cpu(1)]
     assert sum(tile.size for tile in tiles) == parameter.data().size
-    assert [gradient.shape for gradient in parameter._grad] == [t.shape for t in tiles]
+    assert [gradient.shape for gradient in parameter._tofu.gradients.keep()] == [
+        t.shape for t in tiles
+    ]
 
 
 def test_an_interrupt_while_a_parameter_is_divided_leaves_it_whole(two, monkeypatch):
@@ -538,7 +540,7 @@ def test_eager_gradients_reach_replicas(fake):
     net(mx.nd.ones((2, 5)))
     with autograd.record():
         (net.weight.data() * 2).sum().backward()
-    assert [(g.asnumpy() == 2).all() for g in net.weight._grad] == [True, True]
+    assert [(g.asnumpy() == 2).all() for g in net.weight._tofu.gradients.keep()] == [True, True]
     tofu.gluon.disable()
 
 

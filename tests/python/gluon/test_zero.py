@@ -268,7 +268,7 @@ def test_an_interrupted_update_leaves_the_same_weight_on_all_workers(monkeypatch
     before = net.weight.data().asnumpy().copy()
     with pytest.raises(KeyboardInterrupt):
         steps_on(net, mx.nd.ones((4, 4)))
-    first, second = (tile.asnumpy() for tile in net.weight._data)
+    first, second = (tile.asnumpy() for tile in net.weight._tofu.variables)
     np.testing.assert_array_equal(first, second)
     assert (first != before).any()
     tofu.gluon.disable()

@@ -154,7 +154,7 @@ def test_penalties_on_weights(divided):
 def test_tiles_of_the_value_in_a_graph(divided):
     """A script differentiates with respect to tiles that it read itself."""
     made = Steps()
-    tiles = made.parameters[0]._data
+    tiles = made.parameters[0]._tofu.variables
     made.parameters[0]._tofu.gradients.keep()
     before = made.forward()
     before.backward()

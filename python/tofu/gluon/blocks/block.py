@@ -193,8 +193,11 @@ class PartitionedBlock:
         current: Session,
     ) -> Optional[Pool]:
         if signature in self._pools:
-            self._pools.move_to_end(signature)
-            return self._pools[signature]
+            known = self._pools[signature]
+            if known is None or not known.is_stale:
+                self._pools.move_to_end(signature)
+                return known
+            self._pools.clear()  # the script has replaced a parameter's array
         try:
             untiled = any(not is_tiled(p) for p in self._parameters.values())
             if not signature.gradients and trained and untiled:

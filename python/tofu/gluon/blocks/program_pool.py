@@ -35,6 +35,11 @@ _UPDATED = (
     "values. Call backward twice before step(), or record the graph again"
 )
 
+_REPLACED = (
+    "backward: the script has replaced the array or gradient of a parameter that this graph reads; "
+    "expected backward before that. Write into the array, as set_data() does, or record again"
+)
+
 Described = tuple[str, tuple[int, ...], str]  # name, shape, dtype
 
 
@@ -139,6 +144,7 @@ class Pool:
             (p for name, p in parameters.items() if name not in signature.gradients), None
         )
         self._bound: list[_Bound] = []
+        self._states = [parameter._tofu for parameter in self._parameters.values()]
         self._generations: tuple[int, ...] = ()
 
     def run(
@@ -212,6 +218,12 @@ class Pool:
                 self._bound.append(self._bind(inputs))
 
     @property
+    def is_stale(self) -> bool:
+        """Whether a parameter is not the one any more that was tiled for this graph."""
+        parameters = self._parameters.values()
+        return any(getattr(p, "_tofu", None) is not s for p, s in zip(parameters, self._states))
+
+    @property
     def bound(self) -> int:
         """The number of bound programs."""
         return len(self._bound)
@@ -248,7 +260,7 @@ class Pool:
         return program
 
     def _drop_stale(self) -> None:
-        generations = tuple(p._tofu.generation for p in self._parameters.values())
+        generations = tuple(state.generation for state in self._states)
         if generations != self._generations:
             self._bound.clear()
             self._generations = generations
@@ -321,6 +333,8 @@ class Pool:
         ) -> tuple[list[Optional[Any]], list[Optional[Any]], Callable[[int], None]]:
             names = reached(variables, heads, reach)
             tiles: dict[str, list[Any]] = {}
+            if self.is_stale:
+                raise GradientError(_REPLACED)
             if names:
                 if program.is_used_up and self._updates() != updates:
                     raise GradientError(_UPDATED)

@@ -27,7 +27,7 @@ from tofu.plans.layout import Layout
 from . import views
 from .exchanged_boxes import Described, check_same, common_boxes, packed, unpacked
 from .optimizer_probe import updates_elementwise
-from .parameter import is_tiled, peeking, shape_of
+from .parameter import is_tiled, peeking, shape_of, variables_of
 
 __all__ = [
     "allreduce",
@@ -186,9 +186,10 @@ def start(trainer: Any) -> None:
     keys: list[int] = []
     ends = []
     for parameter, boxes in zip(ready, _agreed_boxes(trainer, connection, ready)):
+        weights = variables_of(parameter)
         slot = _new_slot(connection, parameter, boxes)
         connection.slots[trainer._param2idx[parameter.name]] = slot
-        sent, received, end = _ways(connection, slot, parameter, parameter._data, parameter._data)
+        sent, received, end = _ways(connection, slot, parameter, weights, weights)
         values += [array.copy() for array in sent]
         outs += received
         keys += slot.keys
@@ -224,10 +225,11 @@ def update_on_servers(trainer: Any, ignore_stale_grad: bool) -> None:
     fresh = _fresh(trainer, check=not ignore_stale_grad)
     outs: list[Any] = []
     for index, parameter in fresh:
-        outs += _exchange(connection, index, parameter, _gradients(parameter), parameter._data)
+        weights = variables_of(parameter)
+        outs += _exchange(connection, index, parameter, _gradients(parameter), weights)
     _finish(connection, outs)
     for _, parameter in fresh:
-        for array in parameter._data:
+        for array in variables_of(parameter):
             array._fresh_grad = False
         if is_tiled(parameter):
             parameter._tofu.updates += 1
@@ -300,7 +302,7 @@ def _new_slot(connection: _Connection, parameter: Any, boxes: tuple[Box, ...]) -
     return _Slot(
         tuple(connection.cluster.new_keys(len(boxes))),
         dataclasses.replace(layout, boxes=boxes),
-        tuple(parameter._data[holder].context for holder in holders),
+        tuple(variables_of(parameter)[holder].context for holder in holders),
         layout.boxes,
         workers if all(workers) else (),
     )
@@ -327,7 +329,7 @@ def _fresh(trainer: Any, *, check: bool = False) -> list[tuple[int, Any]]:
             continue
         if parameter._data is None:
             parameter.list_grad()  # raises MXNet's own error for such a parameter
-        if all(array._fresh_grad for array in parameter._data):
+        if all(array._fresh_grad for array in variables_of(parameter)):
             fresh.append((index, parameter))
         elif check:
             raise UserWarning(messages.stale_text(parameter))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -20,8 +20,11 @@ from mxnet.ndarray import NDArray
 from tofu.errors import InternalError, PlanError
 from tofu.gluon.session.arrays import classic, is_numpy, shown
 from tofu.gluon.session.async_errors import naming
+from tofu.gluon.session.autograd_hooks import in_graph
+from tofu.gluon.session.marks import marks_of, set_marks
 from tofu.gluon.session.session import Session, active
 from tofu.gluon.session.state import State
+from tofu.mx.sharing import share_memory
 from tofu.plans.parts import Parts
 
 from .gradients import Gradients, arrays_without_memory, is_overwritten
@@ -40,12 +43,56 @@ __all__ = [
     "shape_of",
     "tile",
     "untile",
+    "variables_of",
     "zero_grad",
 ]
 
 
 class TilingError(MXNetError):  # type: ignore[misc]
     """An operator failed while a parameter was divided, most likely for want of memory."""
+
+
+class _WholeArrays(MutableSequence[Any]):
+    """The value or gradient of a tiled parameter as MXNet keeps it: an array for each context.
+
+    They are gathered when they are read. Another array in their place makes the parameter plain.
+
+    Args:
+        parameter: the parameter.
+        name: the attribute of a plain one, ``_data`` or ``_grad``.
+    """
+
+    def __init__(self, parameter: Any, name: str) -> None:
+        self._parameter, self._name = parameter, name
+
+    def __len__(self) -> int:
+        tiled = is_tiled(self._parameter)
+        return len(self._parameter._ctx_list if tiled else self._plain())
+
+    def __getitem__(self, at: Any) -> Any:
+        if not is_tiled(self._parameter):
+            return self._plain()[at]
+        read = self._parameter.data if self._name == "_data" else self._parameter.grad
+        return [read(context) for context in self._parameter._ctx_list][at]
+
+    def __setitem__(self, at: Any, array: Any) -> None:
+        if self[at] is not array:  # else, as after ``_data[0] += 1``, it has changed already
+            self._plain()[at] = array
+
+    def __delitem__(self, at: Any) -> None:
+        del self._plain()[at]
+
+    def insert(self, at: int, array: Any) -> None:
+        self._plain().insert(at, array)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def _plain(self) -> list[Any]:
+        if is_tiled(self._parameter):
+            untile(self._parameter)
+        arrays: list[Any] = getattr(self._parameter, self._name)
+        return arrays
 
 
 class Tiled:
@@ -56,32 +103,48 @@ class Tiled:
     - ``data`` and ``grad`` return whole arrays, gathered on the script's context, and
       ``list_data`` and ``list_grad`` return them for each context. Writes to
       them reach the tiles before these are next used. ``data`` is a variable of autograd if it
-      is trained, as in the parent class;
+      is trained, as in the parent class. ``_data`` and ``_grad``, which some scripts read, have
+      the same arrays; a script that puts others there has a plain parameter again;
     - ``list_ctx`` returns the script's contexts, and ``reset_ctx`` changes only them.
     """
 
     _tofu: TileState
     _tofu_views: Optional[tuple[View, View]] = None  # of the value and of the gradient
     name: str
-    _data: Optional[list[Any]]
     _ctx_list: list[Any]
     _plain_class: type
     data: Callable[..., Any]
 
     @property
-    def _grad(self) -> Optional[list[Any]]:
-        gradients = self._tofu.gradients
-        return None if gradients is None else gradients.keep()
+    def _data(self) -> Optional[Sequence[Any]]:
+        return None if self._tofu.variables is None else _WholeArrays(self, "_data")
+
+    @_data.setter
+    def _data(self, arrays: Optional[Sequence[Any]]) -> None:
+        state = self._tofu
+        if arrays is None:  # MXNet is about to initialize it again
+            state.variables = None
+        elif state.variables is None:
+            state.numpy = is_numpy(arrays[0])
+            _forget_views(self)
+            with autograd.pause():
+                state.scatter(arrays[0], out=state.tiles)
+            state.variables = [array.detach() for array in state.tiles]
+        else:
+            untile(self)
+            self._data = arrays
+
+    @property
+    def _grad(self) -> Optional[Sequence[Any]]:
+        return None if self._tofu.gradients is None else _WholeArrays(self, "_grad")
 
     @_grad.setter
-    def _grad(self, arrays: Optional[list[Any]]) -> None:
+    def _grad(self, arrays: Optional[Sequence[Any]]) -> None:
         if arrays is None:
             self._tofu.gradients = None
         else:
-            assert self._data is not None
-            self._tofu.gradients = Gradients(
-                self.name, self._data, arrays, self._tofu, has_memory=True
-            )
+            untile(self)
+            self._grad = arrays
 
     @property
     def grad_req(self) -> str:
@@ -93,7 +156,10 @@ class Tiled:
         if self._tofu.gradients is not None and req != self.grad_req:
             # MXNet makes new arrays filled with zeros.
             self._views()[1].forget()
-            self._tofu.gradients.zero()
+            if req == "null":
+                self._tofu.gradients = None
+            else:
+                self._tofu.gradients.zero()
         is_new = req != self.grad_req
         self._plain_class.grad_req.fset(self, req)  # type: ignore[attr-defined]
         if is_new and self._tofu_views is not None:
@@ -121,7 +187,7 @@ class Tiled:
         if arr_list is None:
             return super()._check_and_get(arr_list, ctx)  # type: ignore[misc]
         if self._tofu.state.depth.peeking:
-            return arr_list[0]
+            return self._tofu.variables[0]  # type: ignore[index]
         return self._views()[0].get(self._script_context(ctx))
 
     def _script_context(self, ctx: Any) -> Any:
@@ -138,28 +204,20 @@ class Tiled:
             return self._tofu_views
 
     def _init_impl(self, data: Any, ctx_list: Sequence[Any]) -> None:
+        self._data = None
         super()._init_impl(data, ctx_list)  # type: ignore[misc]
-        assert self._data is not None
-        state = self._tofu
-        state.numpy = is_numpy(data)
-        _forget_views(self)
-        with autograd.pause():
-            state.scatter(self._data[0], out=state.tiles)
-        self._data = [array.detach() for array in state.tiles]
-        self._init_grad()
 
     def _init_grad(self) -> None:
-        if self._data is not None and len(self._data) != len(self._tofu.tiles):
-            return  # whole yet: _init_impl is not through
-        if self._data is None:
-            super()._init_grad()  # type: ignore[misc]
+        state = self._tofu
+        assert state.variables is not None
+        if self.grad_req == "null":
+            state.variables = [tile.detach() for tile in state.variables]
+            _mark(self, None, fresh=False)
         elif is_overwritten(self):
             _mark_zeros(self, fresh=False)
         else:
-            zeros = None
-            if self.grad_req != "null":
-                with autograd.pause():
-                    zeros = [nd.zeros_like(tile) for tile in self._data]
+            with autograd.pause():
+                zeros = [nd.zeros_like(tile) for tile in state.variables]
             _mark(self, zeros, fresh=False)
 
     def _reduce(self) -> Any:
@@ -167,21 +225,22 @@ class Tiled:
             return super()._reduce()  # type: ignore[misc]
         if self._tofu_views is not None:
             self._tofu_views[0].flush()
-        whole = self._tofu.gather(self._data, context.cpu())
+        whole = self._tofu.gather(self._tofu.variables, context.cpu())  # type: ignore[arg-type]
         return shown([whole], numpy=self._tofu.numpy)[0]
 
     def set_data(self, data: Any) -> None:
         """Set the value on all workers, from a whole array."""
         self.shape = data.shape
-        if self._data is None:
+        variables = self._tofu.variables
+        if variables is None:
             super().set_data(data)  # type: ignore[misc]
             return
         value, _ = self._views()
         whole = data if isinstance(data, NDArray) else nd.array(data, ctx=self._ctx_list[0])
         with autograd.pause():
-            if np.dtype(whole.dtype) != np.dtype(self._data[0].dtype):
-                whole = whole.astype(self._data[0].dtype)
-            self._tofu.scatter(whole, out=self._data)
+            if np.dtype(whole.dtype) != np.dtype(variables[0].dtype):
+                whole = whole.astype(variables[0].dtype)
+            self._tofu.scatter(whole, out=variables)
         self._tofu.updates += 1
         value.refresh()
 
@@ -196,24 +255,30 @@ class Tiled:
         value, gradient = self._views()
         value.flush()
         gradient.flush()
-        gradients = self._tofu.gradients
+        state, gradients = self._tofu, self._tofu.gradients
         was_gone = gradients is not None and gradients.is_gone
         if gradients is not None and was_gone:
             gradients.zero()
-        super().cast(dtype)  # type: ignore[misc]
-        if self._tofu.gradients is not None and was_gone:
-            self._tofu.gradients.give_up()
-        if self._data is not None:
-            _forget_views(self)
-            self._tofu.tiles = list(self._data)
-            self._tofu.generation += 1
-            self._tofu.forget_views()
+        self._dtype = dtype
+        if state.variables is None:
+            return
+        with autograd.pause():
+            state.variables = [tile.astype(dtype) for tile in state.variables]
+            old = None if gradients is None else gradients.keep()
+            home = None if old is None else [tile.astype(dtype) for tile in old]
+        _mark(self, home, fresh=False)
+        if state.gradients is not None and was_gone:
+            state.gradients.give_up()
+        _forget_views(self)
+        state.tiles = list(state.variables)
+        state.generation += 1
+        state.forget_views()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # Copies and pickles are plain parameters.
         tofu_names = ("_tofu", "_tofu_views")
         state = {name: value for name, value in self.__dict__.items() if name not in tofu_names}
-        state["_data"] = _plain_copy(self, self._data)
+        state["_data"] = _plain_copy(self, self._tofu.variables)
         state["_grad"] = _plain_copy(self, *_gradient_tiles(self))
         return object.__new__, (self._plain_class,), state
 
@@ -232,6 +297,12 @@ def peeking(state: State) -> Iterator[None]:
 def is_tiled(parameter: Any) -> bool:
     """Whether a parameter lives as tiles."""
     return isinstance(parameter, Tiled)
+
+
+def variables_of(parameter: Any) -> list[Any]:
+    """The arrays of an initialized parameter that autograd knows: its tiles, if it is tiled."""
+    arrays: list[Any] = parameter._tofu.variables if is_tiled(parameter) else parameter._data
+    return arrays
 
 
 def shape_of(parameter: Any) -> tuple[int, ...]:
@@ -253,6 +324,20 @@ def check_tileable(parameter: Any) -> None:
             f"parameter {parameter.name}: initialized on {parameter.list_ctx()}, expected one "
             "context; initialize it on one, and tofu splits the batch over the workers"
         )
+    if not _has_own_arrays(parameter):
+        raise PlanError(
+            f"parameter {parameter.name}: the script has replaced its array or its gradient, so "
+            "autograd does not write that gradient; expected the arrays of initialize(); write "
+            "into them, as set_data() does"
+        )
+
+
+def _has_own_arrays(parameter: Any) -> bool:
+    """Whether autograd writes the gradient of a parameter's value where the parameter has it."""
+    (array,) = parameter._data
+    if parameter._grad is None:
+        return not in_graph(array)
+    return array.grad is not None and share_memory(array.grad, parameter._grad[0])
 
 
 def check_context(parameter: Any, ctx: Any) -> None:
@@ -300,8 +385,8 @@ def tile(
         with session.state.changing:  # another thread may read its value
             parameter._tofu = state
             parameter.__class__ = _tiled_class(plain)
-            vars(parameter).pop("_grad", None)
-            parameter._data = [array.detach() for array in state.tiles]
+            del vars(parameter)["_data"], vars(parameter)["_grad"]
+            state.variables = [array.detach() for array in state.tiles]
         session.state.tiled.add(parameter)
         if gradient is not None and gradients is None:
             _mark_zeros(parameter, fresh)
@@ -357,28 +442,29 @@ def _spread(
 def untile(parameter: Any) -> None:
     """Make a tiled parameter a plain one again, on the script's context."""
     state: TileState = parameter._tofu
-    for view in parameter._tofu_views or ():
-        view.flush()
+    where, tiles, gradients = parameter._ctx_list[0], state.variables, state.gradients
+    value = gradient = None
+    if tiles is not None:
+        value = [parameter._views()[0].get(where)]  # the script's, if it holds it
+    if gradients is not None:
+        if gradients.is_gone:
+            gradients.zero()
+        gradient = [parameter._views()[1].get(where)]
+    fresh = tiles is not None and all(marks_of(tiles))
     _forget_views(parameter)
-    where = parameter._ctx_list[0]
-    tiles, (gradients, layout) = parameter._data, _gradient_tiles(parameter)
-    fresh = gradients is not None and all(array._fresh_grad for array in tiles)
     state.state.tiled.discard(parameter)
     parameter.__class__ = parameter._plain_class
     del parameter._tofu
     vars(parameter).pop("_tofu_views", None)
-    parameter._grad = None
-    if tiles is None:
-        return
-    with autograd.pause():
-        parameter._data = _plain(state, tiles, where)
-        whole_gradient = None if gradients is None else _plain(state, gradients, where, layout)
-    _mark(parameter, whole_gradient, fresh)
+    parameter._data, parameter._grad = value, gradient
+    if value is not None and gradient is not None:
+        autograd.mark_variables(value, gradient, parameter.grad_req)
+        set_marks(value, [fresh])
 
 
 def gated_tiles(parameter: Any) -> list[Any]:
     """The tiles of a tiled parameter that enter gates (tofu.gluon.training.recording)."""
-    return [] if is_overwritten(parameter) else parameter._data
+    return [] if is_overwritten(parameter) else parameter._tofu.variables
 
 
 def note_reading(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -414,23 +500,25 @@ def _tiled_class(plain: type) -> type:
 
 
 def _mark(parameter: Any, gradients: Optional[list[Any]], fresh: bool) -> None:
-    parameter._grad = gradients
+    state: TileState = parameter._tofu
+    state.gradients = None
     if gradients is None:
         return
-    autograd.mark_variables(parameter._data, gradients, parameter.grad_req)
-    for array in parameter._data:
-        array._fresh_grad = fresh
+    assert state.variables is not None
+    state.gradients = Gradients(parameter.name, state.variables, gradients, state, has_memory=True)
+    autograd.mark_variables(state.variables, gradients, parameter.grad_req)
+    set_marks(state.variables, [fresh] * len(state.variables))
 
 
 def _mark_zeros(parameter: Any, fresh: bool) -> None:
     """Give a parameter a gradient of 0 that has no memory until something is written to it."""
-    home = arrays_without_memory(parameter._data)
-    autograd.mark_variables(parameter._data, home, parameter.grad_req)
-    tiles = parameter._data
     state: TileState = parameter._tofu
+    tiles = state.variables
+    assert tiles is not None
+    home = arrays_without_memory(tiles)
+    autograd.mark_variables(tiles, home, parameter.grad_req)
     state.gradients = Gradients(parameter.name, tiles, home, state, has_memory=False)
-    for array in tiles:
-        array._fresh_grad = fresh
+    set_marks(tiles, [fresh] * len(tiles))
 
 
 def _has_values(array: Any) -> bool:
@@ -444,7 +532,7 @@ def _gradient_tiles(parameter: Any) -> tuple[Optional[list[Any]], Any]:
     if state.gradients is None:
         return None, state.layout
     if state.gradients.is_gone:
-        return [nd.zeros_like(tile) for tile in parameter._data], state.layout
+        return [nd.zeros_like(tile) for tile in parameter._tofu.variables], state.layout
     return state.gradients.in_place()
 
 

@@ -49,6 +49,7 @@ class TileState:
         parts: the number of parts that each step cuts into.
         update: the part that every worker updates, once a plan or a Trainer has decided it.
         tiles: the memory of the tiles, bound by programs.
+        variables: arrays with that memory that autograd knows; None before a new first value.
         generation: counts replacements of that memory.
         updates: counts the times when a Trainer, or ``set_data``, has written there.
         numpy: whether the script gets arrays of ``mx.np``; all here are classic.
@@ -61,6 +62,7 @@ class TileState:
     parts: Parts
     update: Optional[Update] = None
     tiles: list[Any] = dataclasses.field(default_factory=list)
+    variables: Optional[list[Any]] = None
     generation: int = 0
     updates: int = 0
     numpy: bool = False

@@ -30,10 +30,11 @@ from . import distributed, views
 from .grouped_updates import Job, Tile, calls_for
 from .norm_updates import Spread
 from .optimizer_states import make_states
-from .parameter import is_tiled, shape_of
+from .parameter import is_tiled, shape_of, variables_of
 from .tile_state import TileState
 from .trainer_states import (
     Updaters,
+    follow_parameters,
     in_kvstore,
     split_states,
     updaters_for,
@@ -66,13 +67,14 @@ class _Divided:
 
     def tile(self) -> Tile:
         """The properties that decide the order of updates."""
-        dtype = np.dtype(self.parameter._data[0].dtype).name
+        dtype = np.dtype(self.parameter._tofu.variables[0].dtype).name
         is_copied = self.parameter._tofu.copies_parts()
         return Tile(self.index, dtype, self.layout.boxes[0].shape, is_copied)
 
     def weights(self) -> list[Any]:
         """The part of each worker; in some layouts these are copies."""
-        parts: list[Any] = self.parameter._tofu.parts_to_update(self.parameter._data)
+        state = self.parameter._tofu
+        parts: list[Any] = state.parts_to_update(state.variables)
         return parts
 
     def gradients(self) -> list[Any]:
@@ -82,7 +84,7 @@ class _Divided:
 
     def spread(self, weights: list[Any]) -> None:
         """Give all workers the parts that the others have updated."""
-        self.parameter._tofu.spread_parts(weights, self.parameter._data)
+        self.parameter._tofu.spread_parts(weights, self.parameter._tofu.variables)
 
 
 def init(original: Callable[..., None]) -> Callable[..., None]:
@@ -186,6 +188,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             _wait_for_python(self)
             distributed.update_on_servers(self, ignore_stale_grad)
             return
+        follow_parameters(self)
         tiled = next(filter(is_tiled, self._params), None)
         past_kvstore = getattr(self, "_tofu_past_kvstore", False)
         if tiled is None and past_kvstore:
@@ -297,10 +300,13 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
     Raises:
         UserWarning: its gradient is stale, and `ignore_stale_grad` is off (as in MXNet).
     """
-    fresh = all(marks_of(parameter._data))
+    arrays = variables_of(parameter)
+    marks = marks_of(arrays)
+    fresh = all(marks)
     if not fresh and not ignore_stale_grad:
         raise UserWarning(messages.stale_text(parameter))
-    set_marks(parameter._data, [False] * len(parameter._data))
+    if any(marks):  # an array that the script has put there may not be a variable
+        set_marks(arrays, [False] * len(arrays))
     return fresh
 
 
@@ -384,10 +390,10 @@ def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
                 tile_state, where = parameter._tofu, parameter._ctx_list[0]
                 tiles, layout = tile_state.gradients.in_place()
                 gradient = tile_state.gather(tiles, where, layout=layout)
-                jobs.append((index, gradient, tile_state.gather(parameter._data, where)))
+                jobs.append((index, gradient, tile_state.gather(tile_state.variables, where)))
             whole_updater(trainer)(*zip(*jobs))
             for (_, parameter), (_, _, weight) in zip(group, jobs):
-                parameter._tofu.scatter(weight, out=parameter._data)
+                parameter._tofu.scatter(weight, out=parameter._tofu.variables)
 
 
 class _Flag:

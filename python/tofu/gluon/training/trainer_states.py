@@ -25,6 +25,7 @@ from .tile_state import TileState
 
 __all__ = [
     "Updaters",
+    "follow_parameters",
     "in_kvstore",
     "load_states",
     "merge_states",
@@ -151,6 +152,19 @@ def merge_states(trainer: Any) -> None:
     distributed.forget(trainer)
     if vars(trainer).pop("_tofu_past_kvstore", False):
         trainer._params_to_init += [p for p in trainer._params if not in_kvstore(p)]
+    _merge(trainer)
+
+
+def follow_parameters(trainer: Any) -> None:
+    """Merge a Trainer's states if a parameter is no longer divided as its state is."""
+    updaters = _updaters_of(trainer)
+    for index, state in () if updaters is None else updaters.split.items():
+        if getattr(trainer._params[index], "_tofu", None) is not state:
+            _merge(trainer)
+            return
+
+
+def _merge(trainer: Any) -> None:
     updaters: Optional[Updaters] = vars(trainer).pop("_tofu", None)
     if updaters is None or not updaters.split:
         return

@@ -57,7 +57,6 @@ __all__ = [
 class Owner(Protocol):
     """The attributes of a tiled parameter that its views use."""
 
-    _data: Optional[list[Any]]
     _tofu: TileState
 
     @property
@@ -94,9 +93,13 @@ def grad(original: Any) -> Any:
     def get(self: Any) -> Optional[Any]:
         if is_divided(self):
             return None
-        if type(self.handle) is _ValueHandle:
-            return _gradient_of(parameter_of(self), self.context)
-        return original.fget(self)
+        parameter: Any = parameter_of(self)
+        if parameter is None:
+            return None if type(self.handle) is _ValueHandle else original.fget(self)
+        if not hasattr(parameter, "_tofu"):  # plain again
+            return original.fget(self)
+        gradients = parameter._tofu.gradients
+        return None if gradients is None else parameter.grad(self.context)
 
     return property(get, doc=original.__doc__)
 
@@ -121,7 +124,7 @@ def fresh_grad(original: Any) -> Any:
 def _tiles_of(array: Any) -> Optional[list[Any]]:
     """The tiles of the parameter whose whole value an array is, or None."""
     parameter: Any = parameter_of(array)
-    return parameter._data if hasattr(parameter, "_tofu") else None
+    return parameter._tofu.variables if hasattr(parameter, "_tofu") else None
 
 
 def parameter_of(array: Any) -> Optional[Any]:
@@ -130,14 +133,6 @@ def parameter_of(array: Any) -> Optional[Any]:
         return None
     handle = array.handle
     return handle.parameter() if type(handle) is _ValueHandle else None
-
-
-def _gradient_of(parameter: Any, context: Any) -> Optional[Any]:
-    """The whole gradient of a tiled parameter; None if there is none."""
-    state = getattr(parameter, "_tofu", None)
-    if state is None or state.gradients is None:
-        return None
-    return parameter.grad(context)
 
 
 class View:
@@ -173,14 +168,14 @@ class View:
         """The whole array on `context`; the same one as long as the script holds it."""
         with self._lock:
             owner = self.owner()
-            assert owner is not None and owner._data is not None
+            assert owner is not None and owner._tofu.variables is not None
             if self._copy is not None and self._copy.context != context:
                 self.flush()
                 self.forget()
             if self._copy is None:
                 if self._of_gradient and owner._tofu.gradients is not None:
                     owner._tofu.gradients.read()
-                shape, dtype = owner._tofu.layout.shape, owner._data[0].dtype
+                shape, dtype = owner._tofu.layout.shape, owner._tofu.variables[0].dtype
                 self._copy = NDArray(_new_alloc_handle(shape, context, False, dtype))
                 self._whole = None
             if not self._equal:
@@ -262,7 +257,9 @@ class View:
         with self._lock:
             if self._gradient is not None:
                 set_marks([self._whole], [False])
-                if self._adds:
+                # MXNet may mark a gradient that it does not write, as that of a Dense layer's bias
+                # if the weight has none.
+                if self._adds or number_recorded(self._whole) > 1:
                     with autograd.pause():
                         nd.zeros_like(self._gradient, out=self._gradient)
 
@@ -331,7 +328,7 @@ class View:
         return number_sharing(self._copy) > 1 + (self._whole is not None) + is_variable
 
     def _is_there(self, owner: Owner) -> bool:
-        return owner._data is not None and (
+        return owner._tofu.variables is not None and (
             not self._of_gradient or owner._tofu.gradients is not None
         )
 
@@ -343,7 +340,7 @@ class View:
     def _tiles(self, owner: Owner, *, to_write: bool = False) -> tuple[list[Any], Any]:
         """The tiles and their layout."""
         if not self._of_gradient:
-            return list(owner._data or ()), owner._tofu.layout
+            return list(owner._tofu.variables or ()), owner._tofu.layout
         gradients = owner._tofu.gradients
         assert gradients is not None
         if to_write and gradients.is_gone:
