@@ -47,6 +47,23 @@ def test_attention_is_torchs(options, groups, backend) -> None:
         torch.testing.assert_close(own, theirs, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("heads", [1, 4])
+def test_a_boolean_mask_hides_words_in_parts_of_attention_too(heads, dropout) -> None:
+    """Dropout, or one key head for all without ``enable_gqa``, takes attention apart."""
+    torch.manual_seed(0)
+    query = torch.randn(2, 4, 6, 8, dtype=torch.float64, requires_grad=True)
+    key, value = torch.randn(2, 2, heads, 6, 8, dtype=torch.float64)
+    mask = torch.ones(6, 6, dtype=torch.bool).tril()
+    found = []
+    for function in (scaled_dot_product_attention, attention_kernels.attention):
+        torch.manual_seed(1)
+        with sdpa_kernel(SDPBackend.MATH):
+            out = function(query, key, value, attn_mask=mask, dropout_p=dropout)
+        found.append((out, *torch.autograd.grad(out.cumsum(-1).sum(), query)))
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
+
+
 # Kernels of GPUs -> whether they share keys among heads, and take masks.
 KERNELS = {"flash": (1, True, False), "efficient": (2, False, True), "cudnn": (3, False, True)}
 
