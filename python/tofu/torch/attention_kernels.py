@@ -332,7 +332,7 @@ def attention(
     tensors = query, key, value
     learned = attn_mask is not None and attn_mask.requires_grad
     if dropout_p or learned or not _fit(*tensors, attn_mask, is_causal, enable_gqa):
-        if attn_mask is not None and attn_mask.dtype == torch.bool:  # torch adds masks up
+        if attn_mask is not None and attn_mask.dtype == torch.bool:  # that function adds any mask
             hidden = attn_mask.logical_not()
             attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype)
             attn_mask = attn_mask.masked_fill(hidden, float("-inf"))

@@ -384,3 +384,25 @@ def test_masks_follow_from_the_seed_and_the_number_of_workers(count):
         np.testing.assert_array_equal(first, second)
     assert not np.array_equal(one[0], one[2])
     assert 0.1 < (one[0] == 0).mean() < 0.6
+
+
+# --- interrupts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turned", [False, True])  # when a program runs; when a reader is recorded
+def test_an_interrupt_leaves_recording_as_it_was(two, monkeypatch, turned):
+    def interrupted(recording, real=autograd.set_recording):
+        before = real(recording)
+        if recording == turned:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        return before
+
+    net = dense()
+    with autograd.record():
+        out = net(batch())
+    with autograd.pause() if turned else autograd.record():
+        monkeypatch.setattr(autograd, "set_recording", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            out.backward() if turned else net(batch())
+        assert autograd.is_recording() == (not turned)

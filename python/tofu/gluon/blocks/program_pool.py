@@ -183,8 +183,9 @@ class Pool:
         self._session.state.gathered.pop(bound.program, None)
         self._reclaim(bound.program)
         bound.keep_outputs()
-        recording = autograd.set_recording(False)
+        recording = autograd.is_recording()
         try:
+            autograd.set_recording(False)
             output_tiles = bound.program.forward_tiles(values, is_train=self._signature.train)
         finally:
             autograd.set_recording(recording)

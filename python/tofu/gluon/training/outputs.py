@@ -478,8 +478,9 @@ def _record_reader(delivered: Delivered, reader: Any, gradient_from: Callable[[A
                 gradient.fail(error)
             write_gradient(gradients[0], None, requests[0])
 
-    recording = autograd.set_recording(True)
-    try:
+    recording = autograd.is_recording()
+    try:  # an interrupt leaves nothing recording
+        autograd.set_recording(True)
         record_function([delivered.token], [reader], backward)
     finally:
         autograd.set_recording(recording)
