@@ -165,6 +165,7 @@ class Plan:
         num_operators: operators of the graph.
         update_bytes: what updates communicate, which run outside of the partitioned graph.
         memory_bytes: what the fullest worker holds, an estimate.
+        fullest_worker: the worker with the largest part of each step.
         mode: the search mode.
         objective: what the search minimised, one of config.OBJECTIVES.
         num_nodes: nodes of the graph, including variables.
@@ -180,9 +181,6 @@ class Plan:
 
     def estimate_memory(self) -> dict[str, int]:
         """Estimate what the fullest worker holds, by kind."""
-
-    def without_copied_workers(self) -> Plan:
-        """The plan of the first of several groups of workers that do the same, by themselves."""
 
     def with_shares(
         self, *, shares: Sequence[Sequence[int]], multiple: int, time: TimeModel | None
@@ -267,6 +265,8 @@ class Plan:
     def update_bytes(self) -> int: ...
     @property
     def memory_bytes(self) -> int: ...
+    @property
+    def fullest_worker(self) -> int: ...
 
 def plan(
     table: StrategyTable,
@@ -552,6 +552,7 @@ def partition(
     crossing: str = "plain_tiles",
     small_bytes: int = 65536,
     spare_bytes: int = 0,
+    view: int | None = None,
     on_pass: _OnPass | None = None,
 ) -> Partitioned:
     """Divide a plan's training graph over the workers.
@@ -572,6 +573,9 @@ def partition(
             takes fewer copies.
         spare_bytes: by how much a worker's peak may grow for regions that it keeps, also from
             forward to backward, instead of fetching them again; only with `share`.
+        view: instead of the graph of all workers, this worker's part of it, as worker 0, beside
+            one or two others that read its tiles; only with "multifetch". Time and memory do
+            not grow with the number of workers.
         on_pass: called with "partition" and a readable dump.
 
     Raises:
@@ -669,6 +673,7 @@ def executor_memory(
     match_range: int = 16,
     search_match_range: bool = False,
     external_heads: Sequence[int] = (),
+    only_worker: int = -1,
 ) -> dict[str, Any]:
     """Predict what MXNet's executor allocates; see tofu.mx.memory.executor_memory.predict.
 
@@ -680,6 +685,7 @@ def executor_memory(
         match_range: NNVM_EXEC_MATCH_RANGE.
         search_match_range: NNVM_AUTO_SEARCH_MATCH_RANGE.
         external_heads: numbers of the heads whose arrays the caller provides.
+        only_worker: the worker that counts; -1: all count.
 
     Raises:
         tofu.errors.GraphError: the rules do not fit the graph.

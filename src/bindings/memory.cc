@@ -78,7 +78,7 @@ std::vector<NodeView> UsedNodes(const GraphUses& uses) {
 
 py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, int workers,
                        int match_range, bool search_match_range,
-                       const std::vector<int>& external_heads) {
+                       const std::vector<int>& external_heads, int only_worker) {
   ExecutorMemory memory;
   std::vector<LiveRecord> lives;
   std::vector<std::string> moments;
@@ -86,7 +86,8 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
     const Interruptible interruptible;
     const Graph& graph = *uses.graph;
     memory = PredictExecutorMemory(
-                 uses, rules, {workers, match_range, search_match_range, external_heads})
+                 uses, rules,
+                 {workers, match_range, search_match_range, external_heads, only_worker})
                  .memory;
     for (const LiveTensor& live : memory.lives) lives.push_back(Record(graph, live));
     for (int node : memory.moments) {
@@ -117,6 +118,7 @@ MemoryPrediction PredictExecutorMemory(const GraphUses& uses,
   options.num_workers = settings.workers;
   options.match_range = settings.match_range;
   options.search_match_range = settings.search_match_range;
+  options.only_worker = settings.only_worker;
   options.external_heads.assign(graph.heads.size(), 0);
   for (int head : settings.external_heads) options.external_heads.at(head) = 1;
   prediction.order = OrderOf(graph, WorkersOf(graph, settings.workers), graph.heads);
@@ -136,7 +138,7 @@ void BindMemory(py::module_* module) {
   module->def("executor_memory", &PredictMemory, py::arg("uses"), py::arg("rules"),
               py::kw_only(), py::arg("workers") = 1, py::arg("match_range") = 16,
               py::arg("search_match_range") = false,
-              py::arg("external_heads") = std::vector<int>(),
+              py::arg("external_heads") = std::vector<int>(), py::arg("only_worker") = -1,
               "Predict what MXNet's executor allocates for a graph.");
 }
 

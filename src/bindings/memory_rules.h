@@ -28,6 +28,7 @@ struct MemorySettings {
   int match_range = 16;
   bool search_match_range = false;
   std::vector<int> external_heads;  // numbers of heads
+  int only_worker = -1;             // as in ExecutorMemoryOptions
 };
 
 struct MemoryPrediction {

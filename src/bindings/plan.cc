@@ -12,7 +12,6 @@
 #include "bindings/documents.h"
 #include "bindings/interruptible.h"
 #include "bindings/plan_rows.h"
-#include "graph/copied_workers.h"
 #include "graph/head_roles.h"
 #include "graph/names.h"
 #include "graph/plan_json.h"
@@ -268,13 +267,6 @@ void BindPlanClass(py::module_* module) {
             return Explain(plan.graph(), plan.strategies(), plan.plan, name);
           },
           py::arg("name"), unlocked)
-      .def(
-          "without_copied_workers",
-          [](const TablePlan& plan) {
-            return std::make_shared<TablePlan>(TablePlan{
-                plan.table, WithoutCopiedWorkers(plan.strategies(), plan.plan)});
-          },
-          unlocked)
       .def("with_prediction", &WithPrediction, py::arg("time"), unlocked)
       .def("with_shares", &WithShares, py::kw_only(), py::arg("shares"),
            py::arg("multiple"), py::arg("time"), unlocked)
@@ -313,6 +305,8 @@ void BindPlanClass(py::module_* module) {
       .def_property_readonly("routes", &RoutesOf)
       .def_property_readonly("output_routes", &OutputRoutesOf)
       .def("estimate_memory", &EstimatedMemory)
+      .def_property_readonly("fullest_worker",
+                             [](const TablePlan& p) { return FullestWorker(p.plan); })
       .def_property_readonly("num_nodes",
                              [](const TablePlan& p) { return p.graph().num_nodes(); })
       .def_property_readonly("num_operators", &NumOperators)

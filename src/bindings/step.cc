@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,12 +27,13 @@ namespace {
 std::shared_ptr<Partitioned> Partition(
     const TablePlan& plan, const std::optional<std::vector<std::string>>& heads,
     const std::string& fetch, bool share, bool bundle, const std::string& crossing,
-    int64_t small_bytes, int64_t spare_bytes, const PassFunction& on_pass) {
+    int64_t small_bytes, int64_t spare_bytes, std::optional<int> view,
+    const PassFunction& on_pass) {
   const Interruptible interruptible;
   auto partitioned = std::make_shared<Partitioned>(
       PartitionGraph(plan.graph(), plan.strategies(), plan.plan,
                      {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing),
-                      small_bytes, spare_bytes, bundle}));
+                      small_bytes, spare_bytes, bundle, view}));
   if (on_pass) OnPass(on_pass)("partition", DumpGraph(partitioned->graph));
   return partitioned;
 }
@@ -69,11 +69,6 @@ py::list HeadRecords(const std::vector<PartitionedHead>& heads) {
                                   DtypeName(head.dtype), tiles));
   }
   return records;
-}
-
-int64_t FetchedBytes(const Partitioned& partitioned) {
-  const std::vector<int64_t>& bytes = partitioned.fetched_bytes_per_worker;
-  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }
 
 // Per worker, the bytes of all its tensors and of the copies it gets from others. With
@@ -173,7 +168,7 @@ void BindStep(py::module_* module) {
                              [](const Partitioned& p) { return HeadRecords(p.heads); })
       .def_readonly("node_workers", &Partitioned::node_workers)
       .def_readonly("fetched_bytes_per_worker", &Partitioned::fetched_bytes_per_worker)
-      .def_property_readonly("fetched_bytes", &FetchedBytes)
+      .def_readonly("fetched_bytes", &Partitioned::fetched_bytes)
       .def_readonly("shared_bytes", &Partitioned::shared_bytes)
       .def_readonly("relayed_bytes", &Partitioned::relayed_bytes)
       .def_property_readonly("bytes_per_worker", &BytesPerWorker)
@@ -199,7 +194,7 @@ void BindStep(py::module_* module) {
               py::arg("share") = true, py::arg("bundle") = true,
               py::arg("crossing") = "plain_tiles",
               py::arg("small_bytes") = kSmallFetchBytes, py::arg("spare_bytes") = 0,
-              py::arg("on_pass") = py::none(),
+              py::arg("view") = py::none(), py::arg("on_pass") = py::none(),
               "Divide the training graph of a plan over the plan's workers.");
   module->def("segments", &Segments, py::arg("graph"), py::arg("workers"),
               "Find the operators of a graph that a GPU's engine gets as one.");

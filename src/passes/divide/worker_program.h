@@ -64,6 +64,9 @@ struct SenderPattern {
   StepSet differing = 0;
   int senders = 0;
 
+  bool operator==(const SenderPattern& other) const {
+    return differing == other.differing && senders == other.senders;
+  }
   bool operator<(const SenderPattern& other) const {
     return std::tie(differing, senders) < std::tie(other.differing, other.senders);
   }

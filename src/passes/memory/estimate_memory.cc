@@ -180,22 +180,22 @@ class MemoryEstimator {
   WorkerBytes memory_;
 };
 
-// Per step, the part with the largest share, or part 0 if all are equal.
-std::vector<int> FullestDigits(const Plan& plan) {
-  std::vector<int> digits;
+}  // namespace
+
+int FullestWorker(const Plan& plan) {
+  int worker = 0;
   for (size_t step = 0; step < plan.parts.size(); ++step) {
     const std::vector<int>& shares = plan.shares.of(step);
     const auto largest = std::max_element(shares.begin(), shares.end());
-    digits.push_back(static_cast<int>(largest - shares.begin()));
+    worker = worker * plan.parts[step] + static_cast<int>(largest - shares.begin());
   }
-  return digits;
+  return worker;
 }
-
-}  // namespace
 
 WorkerBytes EstimateMemory(const Graph& graph, const StrategyTable& table,
                            const Plan& plan) {
-  return MemoryEstimator(graph, table, plan, FullestDigits(plan)).Run();
+  const std::vector<int> fullest = WorkerDigits(FullestWorker(plan), plan.parts);
+  return MemoryEstimator(graph, table, plan, fullest).Run();
 }
 
 }  // namespace tofu

@@ -44,6 +44,9 @@ struct WorkerBytes {
   }
 };
 
+// The worker with the largest part of each step; the first of those that are equal.
+int FullestWorker(const Plan& plan);
+
 WorkerBytes EstimateMemory(const Graph& graph, const StrategyTable& table,
                            const Plan& plan);
 

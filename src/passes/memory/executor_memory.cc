@@ -69,6 +69,7 @@ class Planner {
       : nodes_(nodes),
         order_(nodes.order()),
         match_range_(match_range),
+        only_worker_(options.only_worker),
         free_(static_cast<size_t>(options.num_workers), &pool_),
         live_(static_cast<size_t>(options.num_workers), 0),
         peak_(static_cast<size_t>(options.num_workers), 0) {
@@ -82,7 +83,7 @@ class Planner {
     memory.bytes_per_worker.assign(free_.size(), 0);
     memory.live_per_worker = peak_;
     for (const Block& block : blocks_) {
-      memory.planned_bytes += block.planned;
+      if (Counts(block.worker)) memory.planned_bytes += block.planned;
       memory.bytes_per_worker[block.worker] += block.bytes;
     }
     memory.blocks = std::move(block_of_);
@@ -94,7 +95,8 @@ class Planner {
   void Trace(ExecutorMemory* memory) {
     const auto& needed = memory->live_per_worker;
     const auto most = std::max_element(needed.begin(), needed.end());
-    traced_worker_ = static_cast<int>(most - needed.begin());
+    traced_worker_ =
+        only_worker_ < 0 ? static_cast<int>(most - needed.begin()) : only_worker_;
     head_of_.assign(block_of_.size(), -1);
     for (size_t i = 0; i < order_.heads.size(); ++i) {
       head_of_[order_.heads[i]] = static_cast<int>(i);
@@ -120,6 +122,8 @@ class Planner {
     int entry = 0;        // the tensor that it holds
     int born = 0;         // the traced worker's moment since which it holds it
   };
+
+  bool Counts(int worker) const { return only_worker_ < 0 || worker == only_worker_; }
 
   using FreeBlocks = std::pmr::multimap<int64_t, int>;  // planned bytes -> block
 
@@ -251,6 +255,7 @@ class Planner {
   const Nodes& nodes_;
   const BoundOrder& order_;
   const int match_range_;
+  const int only_worker_;
   std::vector<int64_t> readers_;  // [entry]
   std::vector<int> block_of_;     // [entry], or kNone, kExternal
   std::vector<Block> blocks_;

@@ -15,8 +15,8 @@
 // Input:      a graph, the executor's order of it with the worker of each node
 //             (bound_graph.h), and the in-place rules of its operators. Variables are
 //             the caller's arrays and do not count.
-// Output:     bytes per worker; for the worker that needs most, the tensors alive over
-//             time.
+// Output:     bytes per worker; for the worker that needs most, or that counts, the
+//             tensors alive over time.
 // Errors:     none; CheckMemoryTable checks whether a table fits.
 // Position:   last: it changes nothing.
 // Complexity: O(N log N + E) for one match range, N nodes and E edges.
@@ -59,6 +59,9 @@ struct ExecutorMemoryOptions {
   // if NNVM_AUTO_SEARCH_MATCH_RANGE is set.
   bool search_match_range = false;
   std::vector<char> external_heads;  // [head]: written to the caller's array
+  // The worker that counts; -1: all count. The others of a view (partition/partition.h)
+  // only read what the first one makes.
+  int only_worker = -1;
 };
 
 // An output of a node. A worker holds it from the moment `born` until before `died`.

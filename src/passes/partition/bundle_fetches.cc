@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -12,16 +11,14 @@
 namespace tofu {
 namespace {
 
-// The most bytes of gradients that are fetched together. Their terms live until then.
-constexpr int64_t kMaxGradientBytes = 1 << 14;
-
 class Bundler {
  public:
-  Bundler(const std::set<int>& gradients, Graph* graph, std::vector<int>* node_workers)
+  Bundler(const std::map<int, int>& gradients, Graph* graph,
+          std::vector<int>* node_workers)
       : graph_(*graph),
         workers_(*node_workers),
         gradients_(gradients),
-        is_gradient_(graph->nodes.size(), false),
+        gradient_(graph->nodes.size(), -1),
         consumers_(graph->nodes.size()),
         bundle_of_(graph->nodes.size(), -1),
         moved_(graph->num_entries(), NodeEntry{-1, 0}) {}
@@ -41,16 +38,16 @@ class Bundler {
         if (readers.empty() || readers.back() != node) readers.push_back(node);
       }
     }
-    for (int head : gradients_) {
+    for (const auto& [head, bundle] : gradients_) {
       const int node = graph_.heads[head].node;
-      is_gradient_[node] =
-          graph_.nodes[node].op == kMultiFetchOp && consumers_[node].empty();
+      const bool is_fetch = graph_.nodes[node].op == kMultiFetchOp;
+      if (is_fetch && consumers_[node].empty()) gradient_[node] = bundle;
     }
     // The script reads a head, at any time.
     for (size_t head = 0; head < graph_.heads.size(); ++head) {
       const int node = graph_.heads[head].node;
       consumers_[node].clear();
-      if (gradients_.count(static_cast<int>(head)) == 0) is_gradient_[node] = false;
+      if (gradients_.count(static_cast<int>(head)) == 0) gradient_[node] = -1;
     }
   }
 
@@ -58,7 +55,7 @@ class Bundler {
   void Bundle() {
     std::map<std::pair<int, std::vector<int>>, int> known;
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (graph_.nodes[node].op != kMultiFetchOp || is_gradient_[node]) continue;
+      if (graph_.nodes[node].op != kMultiFetchOp || gradient_[node] >= 0) continue;
       const int next = static_cast<int>(bundles_.size());
       bundle_of_[node] = next;
       if (!consumers_[node].empty()) {
@@ -71,32 +68,17 @@ class Bundler {
     }
   }
 
-  // Bundles the fetches of a worker's small gradients, or of gradients whose terms the
-  // same nodes make: nothing waits for them before the end of the step.
+  // Nothing waits for gradients before the end of the step.
   void BundleGradients() {
-    struct Open {
-      int bundle = -1;
-      int64_t bytes = 0;
-      std::set<int> sources;  // of its last fetch
-    };
-    std::map<int, Open> open;  // by worker
+    std::map<std::pair<int, int>, int> known;  // by worker and the caller's number
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (!is_gradient_[node]) continue;
-      Open& last = open[workers_[node]];
-      std::set<int> sources;
-      for (NodeEntry input : graph_.nodes[node].inputs) sources.insert(input.node);
-      const int64_t bytes =
-          NumElements(graph_.shape({node, 0})) * DtypeBytes(graph_.dtype({node, 0}));
-      const bool joins = last.bundle >= 0 && (last.bytes + bytes <= kMaxGradientBytes ||
-                                              last.sources == sources);
-      if (!joins) {
-        last = {static_cast<int>(bundles_.size()), 0, {}};
-        bundles_.emplace_back();
-      }
-      last.bytes += bytes;
-      last.sources = std::move(sources);
-      bundle_of_[node] = last.bundle;
-      bundles_[last.bundle].push_back(node);
+      if (gradient_[node] < 0) continue;
+      const int next = static_cast<int>(bundles_.size());
+      const auto [found, is_new] =
+          known.emplace(std::make_pair(workers_[node], gradient_[node]), next);
+      if (is_new) bundles_.emplace_back();
+      bundle_of_[node] = found->second;
+      bundles_[found->second].push_back(node);
     }
   }
 
@@ -159,8 +141,8 @@ class Bundler {
 
   Graph& graph_;
   std::vector<int>& workers_;
-  const std::set<int>& gradients_;
-  std::vector<bool> is_gradient_;            // [node]: a fetch that only the script reads
+  const std::map<int, int>& gradients_;
+  std::vector<int> gradient_;  // [node]: the bundle of a fetch that only the script reads
   std::vector<std::vector<int>> consumers_;  // [node], empty for heads
   std::vector<int> bundle_of_;               // [node]: its bundle, or -1
   std::vector<std::vector<int>> bundles_;    // nodes in order
@@ -170,7 +152,7 @@ class Bundler {
 
 }  // namespace
 
-void BundleFetches(const std::set<int>& gradients, Graph* graph,
+void BundleFetches(const std::map<int, int>& gradients, Graph* graph,
                    std::vector<int>* node_workers) {
   Bundler(gradients, graph, node_workers).Run();
 }

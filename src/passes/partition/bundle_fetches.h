@@ -3,8 +3,8 @@
 // and an owner copies all tiles that this fetch reads at once (emit_multifetch.h).
 // Nothing runs later than before: an operator needs all of its regions.
 //
-// Gradients are read when the step has ended. So small gradients of a worker are one
-// fetch, and so are gradients whose terms the same nodes make.
+// Gradients are read when the step has ended. So the caller says which ones are one
+// fetch.
 //
 // Input:      a partitioned graph with MultiFetch.
 // Output:     the same graph with fewer nodes. A fetch has an output for each region.
@@ -15,16 +15,17 @@
 #ifndef TOFU_PASSES_PARTITION_BUNDLE_FETCHES_H_
 #define TOFU_PASSES_PARTITION_BUNDLE_FETCHES_H_
 
-#include <set>
+#include <map>
 #include <vector>
 
 #include "graph/graph.h"
 
 namespace tofu {
 
-// `gradients`: the numbers of the heads that may be fetched together, all of one phase.
+// `gradients`: the numbers of the heads that are fetched together, each with that of its
+// bundle; all of one phase.
 // `node_workers`: the worker of every node, kept in step with the graph.
-void BundleFetches(const std::set<int>& gradients, Graph* graph,
+void BundleFetches(const std::map<int, int>& gradients, Graph* graph,
                    std::vector<int>* node_workers);
 
 }  // namespace tofu

@@ -21,7 +21,9 @@ FetchEmitter::FetchEmitter(const PartitionOptions& options, GraphBuilder* builde
 
 NodeEntry FetchEmitter::Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries,
                              int dtype, const std::string& name) {
-  result_.fetched_bytes_per_worker[spec.worker] += FetchedBytes(spec, dtype);
+  const int64_t bytes = FetchedBytes(spec, dtype);
+  result_.fetched_bytes_per_worker[spec.worker] += bytes;
+  result_.fetched_bytes += bytes;
   return kind_ == FetchKind::kMultiFetch
              ? multifetch_.Emit(spec, entries, dtype, name)
              : EmitPlain(spec, entries, dtype, name, &builder_);

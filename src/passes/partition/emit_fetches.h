@@ -42,6 +42,12 @@ class FetchEmitter {
   NodeEntry Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries, int dtype,
                  const std::string& name);
 
+  // Only with MultiFetch.
+  NodeEntry Emit(const FetchOutline& outline, const std::vector<NodeEntry>& entries,
+                 const std::string& name) {
+    return multifetch_.Emit(outline, entries, name);
+  }
+
   // Before a fetch at which other workers, too, read a worker's tile.
   void Share(NodeEntry tile) {
     if (kind_ == FetchKind::kMultiFetch) multifetch_.Share(tile);
@@ -52,6 +58,8 @@ class FetchEmitter {
 
   // Returns the tile on its own worker: copies it if another worker produced it.
   NodeEntry OnWorker(NodeEntry tile, int worker, const std::string& name);
+
+  bool MayUseRoots() const { return small_bytes_ > 0; }
 
   // Whether a region may be fetched through a root.
   bool IsSmall(const Box& region, int dtype) const;

@@ -94,6 +94,23 @@ NodeEntry MultiFetchEmitter::Emit(const FetchSpec& spec,
                name + "/fetch");
 }
 
+NodeEntry MultiFetchEmitter::Emit(const FetchOutline& outline,
+                                  const std::vector<NodeEntry>& entries,
+                                  const std::string& name) {
+  Node fetch;
+  fetch.op = kMultiFetchOp;
+  fetch.name = name + "/fetch";
+  for (int source : outline.sources) {
+    fetch.inputs.push_back(source == outline.worker ? OnOwner(entries[source])
+                                                    : Readable(entries[source]));
+  }
+  fetch.attrs[kSpecAttr] = "";
+  fetch.attrs[kDirectAttr] = "1";
+  const int added =
+      builder_.Add(std::move(fetch), outline.worker, {outline.region}, {outline.dtype});
+  return {added, 0};
+}
+
 NodeEntry MultiFetchEmitter::Readable(NodeEntry tile) {
   if (crossing_ == Crossing::kTiles || plain_.CanBeViewed(tile)) return tile;
   const auto [found, added] =

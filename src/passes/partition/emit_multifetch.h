@@ -31,6 +31,14 @@
 
 namespace tofu {
 
+// A fetch without pieces, of which only the memory counts.
+struct FetchOutline {
+  Shape region;
+  int dtype = 0;
+  int worker = 0;
+  std::vector<int> sources;  // the workers whose entries it reads
+};
+
 class MultiFetchEmitter {
  public:
   MultiFetchEmitter(Crossing crossing, GraphBuilder* builder)
@@ -47,6 +55,9 @@ class MultiFetchEmitter {
   // `entries[w]` is the source array of worker w. New nodes are called "<name>/..." and
   // "<tile>/plain".
   NodeEntry Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries, int dtype,
+                 const std::string& name);
+
+  NodeEntry Emit(const FetchOutline& outline, const std::vector<NodeEntry>& entries,
                  const std::string& name);
 
  private:

@@ -19,6 +19,7 @@
 #include "passes/divide/worker_program.h"
 #include "passes/partition/bundle_fetches.h"
 #include "passes/partition/emit_fetches.h"
+#include "passes/partition/gradient_bundles.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/verify_tiles.h"
 
@@ -41,58 +42,91 @@ class Partitioner {
       : graph_(graph),
         table_(table),
         plan_(plan),
-        workers_(plan.workers()),
+        view_(options.view),
         fetches_(options, &builder_, &result_) {
     TOFU_CHECK(static_cast<int>(plan.tensor_cuts.size()) == graph.num_entries() &&
                static_cast<int>(plan.op_cuts.size()) == graph.num_nodes())
         << "the plan is for another graph";
     TOFU_CHECK(static_cast<int>(table.node_rows.size()) == graph.num_nodes())
         << "the strategy table is for another graph";
-    result_.workers = workers_;
-    result_.fetched_bytes_per_worker.assign(workers_, 0);
+    TOFU_CHECK(!view_ || options.fetch == FetchKind::kMultiFetch)
+        << "a view of a worker whose fetches may go through roots";
   }
 
   Partitioned Run(const PartitionOptions& options) {
-    builder_.Reserve(graph_.num_nodes() * workers_);
     const bool shares = options.share && options.fetch == FetchKind::kMultiFetch;
-    programs_ = MakeWorkerPrograms(graph_, table_, plan_,
-                                   {options.heads, shares, options.spare_bytes});
+    AddMembers({options.heads, shares, options.spare_bytes, !view_});
+    result_.is_view = view_.has_value();
+    result_.workers = static_cast<int>(members_.size());
+    result_.fetched_bytes_per_worker.assign(members_.size(), 0);
     result_.shared_bytes = programs_[0].shared_bytes;
     result_.relayed_bytes = programs_[0].relayed_bytes;
+    for (const ProgramStep& step : programs_[0].steps) {
+      if (view_) result_.fetched_bytes += step.received_bytes;
+    }
+    builder_.Reserve(graph_.num_nodes() * result_.workers);
     AddSteps();
     for (size_t head = 0; head < programs_[0].heads.size(); ++head) AddHead(head);
     KeepOutputsTogether(options.heads);
     if (options.bundle && options.fetch == FetchKind::kMultiFetch) {
-      BundleFetches(GradientHeads(options), &builder_.graph(), &builder_.node_workers());
+      BundleFetches(BundledHeads(options), &builder_.graph(), &builder_.node_workers());
     }
     result_.graph = std::move(builder_.graph());
     if (result_.graph.first_entry.empty()) result_.graph.first_entry = {0};
     result_.node_workers = std::move(builder_.node_workers());
-    if (kVerifyGraphs) {
-      VerifyTiles(result_.graph, result_.variables, result_.heads, workers_, "partition");
+    if (kVerifyGraphs && !view_) {
+      VerifyTiles(result_.graph, result_.variables, result_.heads, result_.workers,
+                  "partition");
     }
     return std::move(result_);
   }
 
  private:
-  // The heads that may be fetched together. None on GPUs, where every different fetch has
-  // a kernel of its own.
-  std::set<int> GradientHeads(const PartitionOptions& options) const {
-    std::set<int> numbers;
-    if (options.crossing != Crossing::kPlainTiles) return numbers;
-    for (const PartitionedHead& head : result_.heads) {
-      if (RoleKind(head.role) != kGradientKind) continue;
-      for (const HeadTile& tile : head.tiles) numbers.insert(tile.head);
+  // The heads that are fetched together, each with the number of its bundle. None on
+  // GPUs, where every different fetch has a kernel of its own.
+  std::map<int, int> BundledHeads(const PartitionOptions& options) const {
+    std::map<int, int> heads;
+    if (options.crossing != Crossing::kPlainTiles) return heads;
+    const std::vector<int> bundles = GradientBundles(programs_[0]);
+    for (size_t head = 0; head < bundles.size(); ++head) {
+      if (bundles[head] < 0) continue;
+      for (const HeadTile& tile : result_.heads[head].tiles) {
+        heads.emplace(tile.head, bundles[head]);
+      }
     }
-    return numbers;
+    return heads;
+  }
+
+  // One of the workers of the graph, in the order in which they run in a round.
+  struct Member {
+    int number = 0;    // in the graph
+    int named_as = 0;  // the worker in the names of its nodes
+    const WorkerProgram* program = nullptr;
+  };
+
+  // All workers; or one, which is number 0, and what reads its tiles: a worker like it
+  // that runs before it, and one that runs after it.
+  void AddMembers(const ProgramOptions& options) {
+    if (!view_) {
+      programs_ = MakeWorkerPrograms(graph_, table_, plan_, options);
+      for (const WorkerProgram& program : programs_) {
+        members_.push_back({program.worker, program.worker, &program});
+      }
+    } else {
+      programs_ = {MakeWorkerProgram(graph_, table_, plan_, *view_, options)};
+      if (*view_ > 0) members_.push_back({2, *view_ - 1, &programs_[0]});
+      members_.push_back({0, *view_, &programs_[0]});
+      members_.push_back({1, *view_ + 1, &programs_[0]});
+    }
+    made_.resize(members_.size());
   }
 
   // A fetch: all workers have the same ones, in the same order. Between them, each worker
   // has steps of its own.
   struct FetchStep {
-    std::vector<const ProgramStep*> steps;  // [worker]
-    std::vector<NodeEntry> held;            // [worker]
-    std::set<int> owners;                   // whose arrays others read
+    std::vector<const ProgramStep*> steps;  // [member]
+    std::vector<NodeEntry> held;            // [number of a member]
+    std::set<int> owners;                   // numbers of those whose arrays others read
     Regions regions;                        // that roots made
     bool is_replaced = false;               // whether roots make what reads the fetch
   };
@@ -102,26 +136,25 @@ class Partitioner {
   // (schedule/segments.h). The operators behind the last fetch are a round of their own:
   // they run when all workers have read the tiles, which may then be freed.
   void AddSteps() {
-    made_.resize(workers_);
-    std::vector<int> next(workers_, 0);
+    std::vector<int> next(members_.size(), 0);
     for (bool is_done = false; !is_done;) {
       CheckInterrupt();
       std::vector<FetchStep> round = NextRound(next);
       is_done = true;
-      for (int w = 0; w < workers_; ++w) {
+      for (size_t m = 0; m < members_.size(); ++m) {
         for (FetchStep& fetch : round) {
-          AddOwn(w, &next[w]);
-          AddFetch(w, &fetch);
-          ++next[w];
+          AddOwn(members_[m], &next[m]);
+          AddFetch(m, &fetch);
+          ++next[m];
         }
-        if (round.empty()) AddOwn(w, &next[w]);
-        is_done = is_done && next[w] == NumSteps(w);
+        if (round.empty()) AddOwn(members_[m], &next[m]);
+        is_done = is_done && next[m] == NumSteps(members_[m]);
       }
     }
   }
 
-  int NumSteps(int worker) const {
-    return static_cast<int>(programs_[worker].steps.size());
+  static int NumSteps(const Member& member) {
+    return static_cast<int>(member.program->steps.size());
   }
 
   // The fetches until one that reads what is not made yet.
@@ -143,38 +176,42 @@ class Partitioner {
   // Empty at the end.
   FetchStep NextFetch(std::vector<int>* next) const {
     FetchStep fetch;
-    for (int w = 0; w < workers_; ++w) {
-      int& number = (*next)[w];
-      while (IsOwn(w, number)) ++number;
-      if (number < NumSteps(w)) fetch.steps.push_back(&programs_[w].steps[number++]);
+    for (size_t m = 0; m < members_.size(); ++m) {
+      const Member& member = members_[m];
+      int& number = (*next)[m];
+      while (IsOwn(member, number)) ++number;
+      if (number < NumSteps(member)) {
+        fetch.steps.push_back(&member.program->steps[number++]);
+      }
     }
     return fetch;
   }
 
-  bool IsOwn(int worker, int number) const {
-    return number < NumSteps(worker) &&
-           programs_[worker].steps[number].kind != ProgramStep::Kind::kFetch;
+  static bool IsOwn(const Member& member, int number) {
+    return number < NumSteps(member) &&
+           member.program->steps[number].kind != ProgramStep::Kind::kFetch;
   }
 
   // Whether all workers have made what others read, or roots have read it already.
   bool CanBegin(const FetchStep& fetch) const {
     if (!fetch.regions.empty() || fetch.steps[0]->received_bytes == 0) return true;
-    for (int w = 0; w < workers_; ++w) {
-      if (fetch.steps[w]->held.step >= static_cast<int>(made_[w].size())) return false;
+    for (size_t m = 0; m < members_.size(); ++m) {
+      const auto made = static_cast<int>(made_[members_[m].number].size());
+      if (fetch.steps[m]->source.step >= made) return false;
     }
     return true;
   }
 
   // Adds a worker's next variables, constants and operators.
-  void AddOwn(int worker, int* number) {
-    for (; IsOwn(worker, *number); ++*number) {
-      const ProgramStep& step = programs_[worker].steps[*number];
+  void AddOwn(const Member& member, int* number) {
+    for (; IsOwn(member, *number); ++*number) {
+      const ProgramStep& step = member.program->steps[*number];
       if (step.kind == ProgramStep::Kind::kVariable) {
-        AddVariable(worker, step);
+        AddVariable(member, step);
       } else if (step.kind == ProgramStep::Kind::kConstant) {
-        AddConstant(worker, step);
+        AddConstant(member, step);
       } else {
-        AddOperator(worker, step);
+        AddOperator(member, step);
       }
     }
   }
@@ -186,35 +223,37 @@ class Partitioner {
     return next < steps.size() && steps[number].name == steps[next].name + kPiece;
   }
 
-  void AddConstant(int worker, const ProgramStep& step) {
-    const std::string name = NameAt(step, worker);
+  void AddConstant(const Member& member, const ProgramStep& step) {
+    const int number = member.number;
+    const std::string name = NameAt(step, member.named_as);
     if (step.node < 0) {
-      made_[worker].push_back(
-          builder_.Fill(name, worker, step.shapes[0], step.dtypes[0], "0"));
+      made_[number].push_back(
+          builder_.Fill(name, number, step.shapes[0], step.dtypes[0], "0"));
       return;
     }
     Node constant;
     constant.op = graph_.nodes[step.node].op;
     constant.name = name;
     constant.attrs = step.attrs;
-    made_[worker].push_back(
-        {builder_.Add(std::move(constant), worker, step.shapes, step.dtypes), 0});
+    made_[number].push_back(
+        {builder_.Add(std::move(constant), number, step.shapes, step.dtypes), 0});
   }
 
-  void AddVariable(int worker, const ProgramStep& step) {
+  void AddVariable(const Member& member, const ProgramStep& step) {
+    const int number = member.number;
     const auto [found, added] =
         variables_.emplace(step.node, static_cast<int>(result_.variables.size()));
     if (added) result_.variables.push_back(WithoutNodes(step.node));
-    made_[worker].emplace_back();
+    made_[number].emplace_back();
     if (!step.takes_part) return;
-    std::string& name = result_.variables[found->second].tiles[worker].name;
+    std::string& name = result_.variables[found->second].tiles[number].name;
     Node copy;
     copy.name = name;
     copy.attrs = WithoutTofuAttrs(graph_.nodes[step.node].attrs);
     copy.attrs.erase(kShapeAttr);
-    made_[worker].back() = {
-        builder_.Add(std::move(copy), worker, step.shapes, step.dtypes), 0};
-    name = builder_.graph().nodes[made_[worker].back().node].name;
+    made_[number].back() = {
+        builder_.Add(std::move(copy), number, step.shapes, step.dtypes), 0};
+    name = builder_.graph().nodes[made_[number].back().node].name;
   }
 
   // A variable, before any worker has a node for it.
@@ -227,37 +266,41 @@ class Partitioner {
     if (role != n.attrs.end()) variable.role = role->second;
     variable.shape = graph_.shapes[entry];
     variable.dtype = graph_.dtypes[entry];
-    for (int w = 0; w < workers_; ++w) {
-      variable.tiles.push_back(
-          {AtWorker(n.name, w), w, TileOf(variable.shape, entry, w)});
+    variable.tiles.resize(members_.size());
+    for (const Member& member : members_) {
+      variable.tiles[member.number] = {
+          AtWorker(n.name, member.named_as), member.number,
+          TileOf(variable.shape, plan_.tensor_cuts[entry], member)};
     }
     return variable;
   }
 
-  Box TileOf(const Shape& shape, int entry, int worker) const {
-    return TileBox(shape, plan_.tensor_cuts[entry], plan_.division(),
-                   WorkerDigits(worker, plan_.parts));
+  Box TileOf(const Shape& shape, const std::vector<int>& cuts,
+             const Member& member) const {
+    return TileBox(shape, cuts, plan_.division(),
+                   WorkerDigits(member.program->worker, plan_.parts));
   }
 
-  void AddOperator(int worker, const ProgramStep& step) {
-    made_[worker].emplace_back();
+  void AddOperator(const Member& member, const ProgramStep& step) {
+    const int number = member.number;
+    made_[number].emplace_back();
     if (!step.takes_part) return;
     const Node& n = graph_.nodes[step.node];
     Node instance;
     instance.op = n.op;
-    instance.name = AtWorker(n.name, worker);
+    instance.name = AtWorker(n.name, member.named_as);
     instance.attrs = step.attrs;
     instance.num_outputs = n.num_outputs;
     instance.runs_once = RunsOnce(n, table_.row(step.node));
-    for (ArrayId input : step.inputs) instance.inputs.push_back(Made(worker, input));
-    const int added = builder_.Add(std::move(instance), worker, step.shapes, step.dtypes);
-    made_[worker].back() = {added, 0};
+    for (ArrayId input : step.inputs) instance.inputs.push_back(Made(number, input));
+    const int added = builder_.Add(std::move(instance), number, step.shapes, step.dtypes);
+    made_[number].back() = {added, 0};
     instances_.emplace_back(added, step.node);
   }
 
   // Each step makes one entry, or all outputs of one node.
-  NodeEntry Made(int worker, ArrayId array) const {
-    NodeEntry entry = made_[worker][array.step];
+  NodeEntry Made(int number, ArrayId array) const {
+    NodeEntry entry = made_[number][array.step];
     entry.index += array.output;
     return entry;
   }
@@ -265,12 +308,13 @@ class Partitioner {
   // Adds the fetches of roots, if small regions go through them.
   void BeginFetch(FetchStep* fetch) {
     const ProgramStep& step = *fetch->steps[0];
-    fetch->held.resize(workers_);
+    fetch->held.resize(members_.size());
     if (step.received_bytes == 0 || fetch->is_replaced || !fetch->regions.empty()) return;
+    for (size_t m = 0; m < members_.size(); ++m) Hold(m, fetch);
+    if (!fetches_.MayUseRoots()) return;
     std::vector<FetchSpec> specs;
-    for (int w = 0; w < workers_; ++w) {
-      Hold(w, fetch);
-      if (fetch->steps[w]->takes_part) specs.push_back(fetch->steps[w]->spec);
+    for (const ProgramStep* each : fetch->steps) {
+      if (each->takes_part) specs.push_back(each->spec);
     }
     const int dtype = step.dtypes[0];
     if (specs.empty() || !fetches_.IsSmall(specs[0].region, dtype)) return;
@@ -282,17 +326,19 @@ class Partitioner {
   // The same for fetches that reduce pieces of tiles and gather them, if roots serve all
   // workers: then nothing reads the pieces.
   void BeginSum(FetchStep* pieces, FetchStep* gather) {
+    if (!fetches_.MayUseRoots()) return;
     const ProgramStep& sum = *gather->steps[0];
     const int dtype = sum.dtypes[0];
     std::vector<FetchSpec> replaced;
     std::vector<FetchSpec> direct;
-    pieces->held.resize(workers_);
-    for (int w = 0; w < workers_; ++w) {
-      Hold(w, pieces);
+    pieces->held.resize(members_.size());
+    for (size_t m = 0; m < members_.size(); ++m) {
+      Hold(m, pieces);
       if (!fetches_.IsSmall(sum.spec.region, dtype)) continue;
-      replaced.push_back(pieces->steps[w]->spec);
-      replaced.push_back(gather->steps[w]->spec);
-      direct.push_back(PlannerOf(*pieces)(w, gather->steps[w]->spec.region));
+      replaced.push_back(pieces->steps[m]->spec);
+      replaced.push_back(gather->steps[m]->spec);
+      direct.push_back(
+          PlannerOf(*pieces)(static_cast<int>(m), gather->steps[m]->spec.region));
     }
     const auto roots = fetches_.PlanRoots(direct, PlannerOf(*pieces), dtype);
     size_t regions = 0;
@@ -314,16 +360,18 @@ class Partitioner {
     return [&](int worker) { return NameAt(step, worker); };
   }
 
-  // Notes the array of a worker that others read at a fetch.
-  void Hold(int worker, FetchStep* fetch) const {
-    const ArrayId held = fetch->steps[worker]->held;
-    if (held.step >= 0) fetch->held[worker] = Made(worker, held);
+  // Notes the array of a member that others read at a fetch.
+  void Hold(size_t m, FetchStep* fetch) const {
+    const ArrayId held = fetch->steps[m]->held;
+    const int number = members_[m].number;
+    if (held.step >= 0) fetch->held[number] = Made(number, held);
   }
 
-  // The workers whose arrays others read at a fetch, but through roots.
+  // The members whose arrays others read at a fetch, but through roots.
   std::set<int> OwnersOf(const FetchStep& fetch) const {
+    if (view_) return fetch.steps[0]->sends ? std::set<int>{0} : std::set<int>{};
     std::set<int> owners;
-    for (int w = 0; w < workers_; ++w) {
+    for (int w = 0; w < result_.workers; ++w) {
       if (!fetch.steps[w]->takes_part || fetch.regions.count(w) > 0) continue;
       for (const FetchPiece& piece : fetch.steps[w]->spec.pieces) {
         if (piece.source != kFill && piece.source != w) owners.insert(piece.source);
@@ -332,23 +380,54 @@ class Partitioner {
     return owners;
   }
 
-  void AddFetch(int worker, FetchStep* fetch) {
-    const ProgramStep& step = *fetch->steps[worker];
-    made_[worker].emplace_back();
-    if (worker == 0) fetch->owners = OwnersOf(*fetch);
+  void AddFetch(size_t m, FetchStep* fetch) {
+    const ProgramStep& step = *fetch->steps[m];
+    const int number = members_[m].number;
+    made_[number].emplace_back();
+    if (m == 0) fetch->owners = OwnersOf(*fetch);
     if (!step.takes_part || fetch->is_replaced) return;
-    const std::string name = NameAt(step, worker);
-    const auto found = fetch->regions.find(worker);
+    const std::string name = NameAt(step, members_[m].named_as);
+    const auto found = fetch->regions.find(number);
     NodeEntry made;
     if (found != fetch->regions.end()) {
       made = found->second;
     } else {
-      Hold(worker, fetch);
-      if (fetch->owners.count(worker) > 0) fetches_.Share(fetch->held[worker]);
-      made = fetches_.Emit(step.spec, fetch->held, step.dtypes[0], name);
+      Hold(m, fetch);
+      if (fetch->owners.count(number) > 0) fetches_.Share(fetch->held[number]);
+      made = view_ ? Outlined(members_[m], step, fetch->held, name)
+                   : fetches_.Emit(step.spec, fetch->held, step.dtypes[0], name);
     }
-    if (step.makes_tile) made = fetches_.OnWorker(made, worker, name);
-    made_[worker].back() = made;
+    if (step.makes_tile) made = fetches_.OnWorker(made, number, name);
+    made_[number].back() = made;
+  }
+
+  // A fetch of a view: reads the member's own tile, and that of the worker in view if
+  // such a member reads it.
+  NodeEntry Outlined(const Member& member, const ProgramStep& step,
+                     const std::vector<NodeEntry>& held, const std::string& name) {
+    const bool takes = member.number != 0 && IsReadBy(member, step);
+    if (!takes && !step.receives) {
+      FetchSpec spec = PiecesOf(step);
+      spec.worker = member.number;
+      for (FetchPiece& piece : spec.pieces) {
+        if (piece.source != kFill) piece.source = member.number;
+      }
+      return fetches_.Emit(spec, held, step.dtypes[0], name);
+    }
+    FetchOutline outline{step.shapes[0], step.dtypes[0], member.number, {}};
+    if (takes) outline.sources.push_back(0);
+    const bool is_own = !step.inputs.empty() && step.inputs[0] == step.held;
+    if (is_own) outline.sources.push_back(member.number);
+    return fetches_.Emit(outline, held, name);
+  }
+
+  // Whether workers before, or behind, the one in view read its tile at a fetch.
+  bool IsReadBy(const Member& member, const ProgramStep& step) const {
+    if (!step.sends || *view_ == 0) return step.sends;
+    const std::vector<SentPiece> sent = PlanSent(*step.stage, *view_);
+    return std::any_of(sent.begin(), sent.end(), [&](const SentPiece& piece) {
+      return (piece.reader < *view_) == (member.named_as < *view_);
+    });
   }
 
   void AddHead(size_t number) {
@@ -357,13 +436,13 @@ class Partitioner {
     head.role = first.role;
     head.shape = first.shape;
     head.dtype = first.dtype;
-    for (int w = 0; w < workers_; ++w) {
-      const Box box = TileBox(first.shape, first.cuts, plan_.division(),
-                              WorkerDigits(w, plan_.parts));
-      const NodeEntry made = Made(w, programs_[w].heads[number].array);
+    head.tiles.resize(members_.size());
+    for (const Member& member : members_) {
+      const int w = member.number;
+      const NodeEntry made = Made(w, member.program->heads[number].array);
       const NodeEntry tile =
-          fetches_.OnWorker(made, w, "head/" + AtWorker(first.role, w));
-      head.tiles.push_back({HeadNumber(tile), w, box});
+          fetches_.OnWorker(made, w, "head/" + AtWorker(first.role, member.named_as));
+      head.tiles[w] = {HeadNumber(tile), w, TileOf(first.shape, first.cuts, member)};
     }
     result_.heads.push_back(std::move(head));
   }
@@ -410,9 +489,10 @@ class Partitioner {
   const Graph& graph_;
   const StrategyTable& table_;
   const Plan& plan_;
-  const int workers_;
-  std::vector<WorkerProgram> programs_;         // [worker]
-  std::vector<std::vector<NodeEntry>> made_;    // [worker][step]
+  const std::optional<int> view_;  // the worker in view
+  std::vector<WorkerProgram> programs_;
+  std::vector<Member> members_;
+  std::vector<std::vector<NodeEntry>> made_;    // [number of a member][step]
   std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
   std::map<std::pair<int, int>, int> head_numbers_;
   std::map<int, int> variables_;  // from the serial node to the result's number

@@ -5,6 +5,11 @@
 // Input:      a training graph, its strategy table, and a plan for it.
 // Output:     a new graph in which every node has a worker, with the tiles of
 //             variables and heads, and the bytes that its fetches move.
+//             Or the view of one worker: its part of that graph, as worker 0. Beside it
+//             stand one worker that reads its tiles in its turn behind it, and one that
+//             does so before it, unless it is the first. They read all tiles of the one
+//             in view that any worker reads. So its tensors live as long as among all
+//             workers. A view cannot run.
 // Invariants: instances are in memory_order.h's order of the serial graph; an
 //             output is brought to its tiles once, and consumers fetch from tiles;
 //             every worker reduces only its own tile or piece of it, or a root reduces
@@ -19,7 +24,7 @@
 //             if the parts of an operator leave out some of its output.
 // Position:   after search, which makes the plan; before phases, which needs
 //             workers and tiles.
-// Complexity: k times that of a worker's program.
+// Complexity: k times that of a worker's program; a view: three times.
 #ifndef TOFU_PASSES_PARTITION_PARTITION_H_
 #define TOFU_PASSES_PARTITION_PARTITION_H_
 
@@ -66,6 +71,8 @@ struct PartitionOptions {
   // Whether to join fetches that wait for each other anyway (bundle_fetches.h); only with
   // MultiFetch.
   bool bundle = true;
+  // The worker whose view to make instead of the graph of all; only with MultiFetch.
+  std::optional<int> view = {};
 };
 
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,

@@ -42,11 +42,13 @@ struct PartitionedHead {
 
 struct Partitioned {
   int workers = 1;
+  bool is_view = false;           // of the first worker (partition.h)
   Graph graph;                    // no control dependencies, no head roles
   std::vector<int> node_workers;  // per node
   std::vector<PartitionedVariable> variables;
   std::vector<PartitionedHead> heads;
-  std::vector<int64_t> fetched_bytes_per_worker;
+  std::vector<int64_t> fetched_bytes_per_worker;  // zeros in a view
+  int64_t fetched_bytes = 0;                      // by all workers
   // Bytes that shared fetches save, and bytes that fetches through roots add. Fetched
   // plus shared less relayed bytes are the plan's.
   int64_t shared_bytes = 0;

@@ -28,7 +28,8 @@ bool HasBackward(const Partitioned& partitioned) {
 void Verify(const Graph& graph, const TrainingStep& step,
             const std::vector<PartitionedHead>& heads, const char* after) {
   CheckInterrupt();
-  if (kVerifyGraphs) VerifyTiles(graph, step.variables, heads, step.workers, after);
+  if (!kVerifyGraphs || step.is_view) return;
+  VerifyTiles(graph, step.variables, heads, step.workers, after);
 }
 
 void AddOne(std::vector<PartitionedHead>* heads) {
@@ -93,8 +94,9 @@ TrainingStep ScheduleStep(Partitioned partitioned, bool joint,
                           const StepCallback& on_pass) {
   std::optional<Draws> draws;
   if (joint && HasBackward(partitioned)) draws = SplitDraws(&partitioned);
-  Phases phases = SplitPhases(std::move(partitioned));
   TrainingStep step;
+  step.is_view = partitioned.is_view;
+  Phases phases = SplitPhases(std::move(partitioned));
   step.workers = phases.workers;
   step.variables = phases.variables;
   Verify(phases.forward.graph, step, phases.forward.heads, "phases");

@@ -24,6 +24,7 @@ namespace tofu {
 
 struct TrainingStep {
   int workers = 1;
+  bool is_view = false;  // of one worker (partition/partition.h)
   std::vector<PartitionedVariable> variables;
   std::vector<PartitionedHead> forward_heads;
   std::vector<PartitionedHead> backward_heads;  // empty: there is no backward half

@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import mxnet as mx
 
@@ -132,6 +132,7 @@ def predict(
     match_range: int = DEFAULT_MATCH_RANGE,
     search_match_range: bool = False,
     external: Sequence[int] = (),
+    only_worker: Optional[int] = None,
 ) -> ExecutorMemory:
     """Follow MXNet's memory planner over a graph.
 
@@ -142,6 +143,7 @@ def predict(
         search_match_range: NNVM_AUTO_SEARCH_MATCH_RANGE.
         external: numbers of the heads whose arrays the caller provides, such as gradients
             when MXNet itself differentiates.
+        only_worker: the worker that counts; None: all count.
 
     Raises:
         GraphError: MXNet refuses an operator.
@@ -155,6 +157,7 @@ def predict(
         match_range=match_range,
         search_match_range=search_match_range,
         external_heads=list(external),
+        only_worker=-1 if only_worker is None else only_worker,
     )
     return ExecutorMemory(
         match_range=prediction["match_range"],

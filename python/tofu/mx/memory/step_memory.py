@@ -50,16 +50,19 @@ class StepMemory:
     peak: Optional[Peak] = None
 
 
-def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> StepMemory:
+def step_memory(
+    step: _core.TrainingStep, contexts: Sequence[mx.Context], *, view: Optional[int] = None
+) -> StepMemory:
     """Add up the memory of a step of a partitioned graph.
 
     Args:
         step: the graphs that its executors run.
         contexts: one per worker.
+        view: the worker of which ``step`` is a view, and whose memory alone is counted.
 
     Raises GraphError if MXNet refuses an operator.
     """
-    workers = len(contexts)
+    workers = len(contexts) if view is None else 1  # the first of a view is the one in view
     counts = [dict.fromkeys(KINDS, 0) for _ in range(workers)]
     for variable in variables_of(step).values():
         for count, size in zip(counts, _tile_bytes(variable.layout)):
@@ -75,10 +78,10 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
     peaks = []
     graphs = step.graphs
     for graph in graphs:
-        prediction = _predict(graph, contexts)
+        prediction = _predict(graph, contexts, None if view is None else 0)
         pools = [a + b for a, b in zip(pools, prediction.bytes_per_worker)]
         own = gradients if graph is graphs[-1] else ()
-        peaks.append(_peak(prediction, fixed[prediction.peak_worker], own))
+        peaks.append(_peak(prediction, fixed[prediction.peak_worker], own, view))
     # Those alive when most memory is needed.
     fetched = max(peak.between[_FETCHED][peak.moment] for peak in peaks if peak.nodes)
     totals = []
@@ -93,7 +96,12 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
     return StepMemory(counts[totals.index(max(totals))], tuple(totals), peak)
 
 
-def _peak(prediction: ExecutorMemory, fixed: Mapping[str, int], gradients: Collection[int]) -> Peak:
+def _peak(
+    prediction: ExecutorMemory,
+    fixed: Mapping[str, int],
+    gradients: Collection[int],
+    view: Optional[int],
+) -> Peak:
     """The memory of the fullest worker; `gradients`: numbers of heads that are gradients."""
 
     def kind_of(live: LiveTensor) -> str:
@@ -103,7 +111,7 @@ def _peak(prediction: ExecutorMemory, fixed: Mapping[str, int], gradients: Colle
 
     lives = ((kind_of(live), live.bytes, live.born, live.died) for live in prediction.lives)
     peak = Peak(
-        worker=prediction.peak_worker,
+        worker=prediction.peak_worker if view is None else view,
         fixed=fixed,
         nodes=prediction.moments,
         between=alive_over_time(lives, range(len(prediction.moments))),
@@ -136,11 +144,14 @@ def _tile_bytes(layout: Layout) -> list[int]:
     return [math.prod(box.shape) * size for box in layout.boxes]
 
 
-def _predict(graph: _core.Graph, contexts: Sequence[mx.Context]) -> ExecutorMemory:
+def _predict(
+    graph: _core.Graph, contexts: Sequence[mx.Context], only_worker: Optional[int]
+) -> ExecutorMemory:
     match_range = planner_settings(graph, contexts).get(MATCH_RANGE)
     return predict(
         graph,
         workers=len(contexts),
         match_range=DEFAULT_MATCH_RANGE if match_range is None else int(match_range),
         search_match_range=match_range is None,
+        only_worker=only_worker,
     )

@@ -11,9 +11,11 @@ from tofu.plans.progress import stage
 
 __all__ = ["begin_memory", "with_memory"]
 
-# Each worker may fetch from all others, so the partitioned graph grows with the square of their
-# number: an MLP's takes 5 s for 512 workers, a minute for 1,024.
-_MOST_WORKERS = 512
+# Up to this number the graph of all workers tells what each of them holds. It grows with the square
+# of the number.
+_MOST_COUNTED = 16
+# Plain fetches go through roots, which only the graph of all workers shows.
+_MOST_PLAIN_WORKERS = 512
 
 
 def with_memory(
@@ -21,7 +23,9 @@ def with_memory(
 ) -> Plan:
     """Add the memory that MXNet will allocate and the bytes that workers really fetch.
 
-    Over more than 512 workers that differ, the plan keeps its estimate.
+    Up to 16 workers, the memory is that of the worker that needs most. Over more, it is that of the
+    worker with the largest parts, which holds its tiles for the longest time. With plain fetches,
+    over more than 512 workers, the plan keeps its estimate.
 
     Args:
         problem: the problem that the plan solves.
@@ -42,14 +46,16 @@ def begin_memory(problem: Problem, plan: Plan, counting: Counting) -> Callable[[
 
     chosen = counting.fetch or default_fetch()
     core_plan = plan.in_graph(problem.table)
-    # Copies with plain fetches differ: each chooses another worker to pass on small regions.
-    alike = core_plan.without_copied_workers() if chosen == "multifetch" else core_plan
-    if alike.workers > _MOST_WORKERS:
+    if chosen == "plain" and core_plan.workers > _MOST_PLAIN_WORKERS:
         return lambda: plan
+    has_view = chosen == "multifetch" and core_plan.workers > _MOST_COUNTED
+    view = core_plan.fullest_worker if has_view else None
     joint = extension.runs_parts()
 
     def run() -> tuple[_core.Partitioned, _core.TrainingStep]:
-        partitioned = _core.partition(alike, fetch=chosen, spare_bytes=counting.keep_fetched_bytes)
+        partitioned = _core.partition(
+            core_plan, fetch=chosen, spare_bytes=counting.keep_fetched_bytes, view=view
+        )
         return partitioned, _core.schedule(partitioned, take=True, joint=joint)
 
     wait = counting.start(run)
@@ -57,7 +63,7 @@ def begin_memory(problem: Problem, plan: Plan, counting: Counting) -> Callable[[
     def finish() -> Plan:
         with stage("predicting the memory"):
             partitioned, step = wait()
-            return _counted(plan, core_plan, partitioned, step, chosen)
+            return _counted(plan, core_plan, partitioned, step, chosen, view)
 
     return finish
 
@@ -68,21 +74,21 @@ def _counted(
     partitioned: _core.Partitioned,
     step: _core.TrainingStep,
     fetch: str,
+    view: Optional[int],
 ) -> Plan:
-    """The plan with the memory of its step, in which each copied worker stands for all copies."""
+    """The plan with the memory of its step, which may be a view of one worker."""
     import mxnet as mx
 
     from tofu.mx.memory.step_memory import step_memory
 
-    copies = core_plan.workers // step.workers
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
-    memory = step_memory(step, [kind(worker) for worker in range(step.workers)])
+    memory = step_memory(step, [kind(worker) for worker in range(step.workers)], view=view)
     return plan.noted(
         bytes_per_worker=memory.kinds,
         memory="exact",
         fetch=fetch,
-        fetched_bytes=copies * partitioned.fetched_bytes + core_plan.update_bytes,
-        shared_bytes=copies * partitioned.shared_bytes,
-        relayed_bytes=copies * partitioned.relayed_bytes,
+        fetched_bytes=partitioned.fetched_bytes + core_plan.update_bytes,
+        shared_bytes=partitioned.shared_bytes,
+        relayed_bytes=partitioned.relayed_bytes,
         peak=memory.peak,
     )

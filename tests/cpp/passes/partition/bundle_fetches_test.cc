@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -56,10 +56,12 @@ class BundleFetchesTest : public testing::Test {
   }
 
   // Fetches of gradients: worker 0 makes a tile of each of these sizes.
-  std::vector<NodeEntry> FetchGradients(const std::vector<int64_t>& sizes) {
+  std::vector<NodeEntry> FetchGradients(const std::vector<int64_t>& sizes,
+                                        const std::vector<int>& bundles) {
     if (!emitter_) emitter_.emplace(Crossing::kPlainTiles, &builder_);
     std::vector<NodeEntry> fetched;
-    for (int64_t size : sizes) {
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const int64_t size = sizes[i];
       const std::string name = "g" + std::to_string(builder_.graph().nodes.size());
       Node node;
       node.op = "make";
@@ -68,14 +70,14 @@ class BundleFetchesTest : public testing::Test {
       const NodeEntry tile = {builder_.Add(std::move(node), 0, {{size}}, {kFloat32}), 0};
       fetched.push_back(emitter_->Emit(PlanFetch(1, box, box, {{0, box}}), {tile, tile},
                                        kFloat32, "f" + name));
-      gradients_.insert(static_cast<int>(builder_.graph().heads.size()));
+      gradients_.emplace(static_cast<int>(builder_.graph().heads.size()), bundles[i]);
       builder_.graph().heads.push_back(fetched.back());
     }
     return fetched;
   }
 
   GraphBuilder builder_;
-  std::set<int> gradients_;  // numbers of heads
+  std::map<int, int> gradients_;  // from heads to bundles
   std::optional<MultiFetchEmitter> emitter_;
 };
 
@@ -118,10 +120,10 @@ TEST_F(BundleFetchesTest, TheScriptReadsAHeadByItself) {
   EXPECT_EQ(builder_.graph().nodes[builder_.graph().heads[1].node].num_outputs, 1);
 }
 
-TEST_F(BundleFetchesTest, SmallGradientsAreOneFetch) {
-  FetchGradients({1024, 8, 3000, 1024, 40});
+TEST_F(BundleFetchesTest, GradientsOfABundleAreOneFetch) {
+  FetchGradients({1024, 8, 3000, 1024, 40}, {0, 0, 0, 1, 1});
   const std::vector<Node> fetches = Bundled(kMultiFetchOp);
-  ASSERT_EQ(fetches.size(), 2u) << "of at most 16 KiB";
+  ASSERT_EQ(fetches.size(), 2u);
   EXPECT_EQ(fetches[0].num_outputs, 3);
   EXPECT_EQ(fetches[1].num_outputs, 2);
   const Graph& graph = builder_.graph();
@@ -135,35 +137,8 @@ TEST_F(BundleFetchesTest, SmallGradientsAreOneFetch) {
   }
 }
 
-TEST_F(BundleFetchesTest, LargeGradientsAreFetchedApart) {
-  FetchGradients({4096, 4096});
-  EXPECT_EQ(Bundled(kMultiFetchOp).size(), 2u);
-}
-
-TEST_F(BundleFetchesTest, LargeGradientsOfTheSameTermsAreOneFetch) {
-  Node node;
-  node.op = "make";
-  node.name = "both";
-  node.num_outputs = 2;
-  const int made =
-      builder_.Add(std::move(node), 0, {{8192}, {8192}}, {kFloat32, kFloat32});
-  emitter_.emplace(Crossing::kPlainTiles, &builder_);
-  const Box box = {{0}, {8192}};
-  for (int i = 0; i < 2; ++i) {
-    const NodeEntry tile = {made, i};
-    gradients_.insert(i);
-    builder_.graph().heads.push_back(emitter_->Emit(PlanFetch(1, box, box, {{0, box}}),
-                                                    {tile, tile}, kFloat32,
-                                                    "f" + std::to_string(i)));
-  }
-  FetchGradients({8192});
-  const std::vector<Node> fetches = Bundled(kMultiFetchOp);
-  ASSERT_EQ(fetches.size(), 2u);
-  EXPECT_EQ(fetches[0].num_outputs, 2);
-}
-
 TEST_F(BundleFetchesTest, GradientsThatAreReadInTheStepAreFetchedApart) {
-  const std::vector<NodeEntry> fetched = FetchGradients({4, 4, 4, 4});
+  const std::vector<NodeEntry> fetched = FetchGradients({4, 4, 4, 4}, {0, 0, 0, 0});
   builder_.graph().heads.push_back(Use("use", {fetched[0]}));
   builder_.graph().heads.push_back(fetched[1]);  // an output of the forward half, too
   EXPECT_EQ(Bundled(kMultiFetchOp).size(), 3u);

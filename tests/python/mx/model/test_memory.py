@@ -1,6 +1,8 @@
-"""The exact memory of a plan: workers that do the same are counted once."""
+"""The exact memory of a plan: of all workers, or of the view of one."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -10,55 +12,95 @@ import mxnet as mx
 
 from tofu import _core
 from tofu.mx import extension
+from tofu.mx.memory.executor_memory import predict
 from tofu.mx.memory.step_memory import step_memory
 from tofu.mx.model import memory
 from tofu.mx.model.memory import with_memory
 from tofu.mx.model.sources import from_model
 from tofu.planner.search import search
-from tofu.plans import SearchOptions
 
 SMALL = {"mlp": 8, "wresnet-50-4": 2, "transformer": 2}
 
 
+def counted_with(model, workers, fetch="multifetch", **how):
+    """The plan of a small model with its memory; and the plan, partitioned for all workers."""
+    found = search(
+        from_model(model, batch_size=SMALL[model], optimizer="sgd", workers=workers, **how)
+    )
+    counted = with_memory(found.problem, found.read(), fetch)
+    return counted, found.plan
+
+
+def contexts(step):
+    return [mx.cpu(worker) for worker in range(step.workers)]
+
+
+def step_of(plan, **how):
+    partitioned = _core.partition(plan, fetch="multifetch", **how)
+    return partitioned, _core.schedule(partitioned, joint=extension.runs_parts())
+
+
+def in_order(peak):
+    """The peak with a fixed order of the outputs of one fetch that are equally large."""
+    return replace(peak, held=sorted(map(str, peak.held)))
+
+
 @pytest.mark.parametrize("workers", [1, 3, 6, 7])
 @pytest.mark.parametrize("model", sorted(SMALL))
-def test_copies_of_workers_hold_and_fetch_what_all_workers_do(model, workers):
-    found = search(from_model(model, batch_size=SMALL[model], optimizer="sgd", workers=workers))
-    counted = with_memory(found.problem, found.read(), "multifetch")
-    partitioned = _core.partition(found.plan, fetch="multifetch")
-    step = _core.schedule(partitioned, joint=extension.runs_parts())
-    of_all = step_memory(step, [mx.cpu(worker) for worker in range(workers)])
-    assert (counted.bytes_per_worker, counted.peak) == (of_all.kinds, of_all.peak)
-    fetched = partitioned.fetched_bytes + found.plan.update_bytes
-    assert counted.fetched_bytes == fetched
-    assert counted.shared_bytes == partitioned.shared_bytes
-    assert counted.relayed_bytes == partitioned.relayed_bytes
+def test_a_view_of_a_worker_holds_what_it_holds_among_all(monkeypatch, model, workers):
+    """Nothing is made for the other workers, whose number may be large."""
+    all_counted, plan = counted_with(model, workers)
+    monkeypatch.setattr(memory, "_MOST_COUNTED", 0)
+    counted, _ = counted_with(model, workers)
+    partitioned, step = step_of(plan)
+    of_all = step_memory(step, contexts(step))
+    assert (all_counted.bytes_per_worker, all_counted.peak) == (of_all.kinds, of_all.peak)
+    assert plan.fullest_worker == 0
+    of_first = step_memory(step, contexts(step), view=0)
+    assert counted.bytes_per_worker == of_first.kinds
+    assert in_order(counted.peak) == in_order(of_first.peak)
+    for each in (counted, all_counted):
+        assert each.memory == "exact"
+        assert each.fetched_bytes == partitioned.fetched_bytes + plan.update_bytes
+        assert each.shared_bytes == partitioned.shared_bytes
+        assert each.relayed_bytes == partitioned.relayed_bytes
 
 
-def test_only_the_workers_of_one_copy_are_partitioned(monkeypatch):
-    problem = from_model("mlp", batch_size=8, optimizer="sgd", workers=6)
-    found = search(problem, SearchOptions(equal_tiles=True))
-    assert found.plan.parts == [3, 2], "nothing of it divides by 3"
-    partitioned = []
+@pytest.mark.parametrize("worker", range(6))
+def test_readers_before_and_behind_a_worker_free_its_tiles_when_they_did(worker):
+    _, plan = counted_with("transformer", 6)
+    _, of_all = step_of(plan)
+    _, view = step_of(plan, view=worker)
+    for all_graph, graph in zip(of_all.graphs, view.graphs):
+        expected = predict(all_graph, workers=6).live_per_worker[worker]
+        assert predict(graph, workers=view.workers).live_per_worker[0] == expected
+    assert step_memory(view, contexts(view), view=worker).peak.worker == worker
+
+
+def test_the_worker_with_the_largest_share_is_in_view(monkeypatch):
+    monkeypatch.setattr(memory, "_MOST_COUNTED", 0)
+    found = search(from_model("mlp", batch_size=8, optimizer="sgd", workers=3))
+    shared = found.plan.with_shares(shares=[[1, 1, 2]], multiple=1, time=None)
+    assert shared.fullest_worker == 2
+
+
+def test_many_workers_are_not_partitioned(monkeypatch):
+    views = []
     real = _core.partition
 
     def note(plan, **how):
-        partitioned.append(plan.workers)
+        views.append(how["view"])
         return real(plan, **how)
 
     monkeypatch.setattr(_core, "partition", note)
-    with_memory(found.problem, found.read(), "multifetch")
-    with_memory(found.problem, found.read(), "plain")
-    assert partitioned == [2, 6]
+    monkeypatch.setattr(memory, "_MOST_COUNTED", 4)
+    for workers, fetch in ((4, "multifetch"), (6, "multifetch"), (6, "plain")):
+        counted_with("mlp", workers, fetch)
+    assert views == [None, 0, None]
 
 
-def test_the_memory_of_very_many_workers_stays_an_estimate(monkeypatch):
-    """Fetches between all pairs of workers would take hours to partition."""
-    monkeypatch.setattr(memory, "_MOST_WORKERS", 2)
-    kinds = {}
-    for workers in (6, 4):  # of the six, two differ
-        problem = from_model("mlp", batch_size=8, optimizer="sgd", workers=workers)
-        found = search(problem, SearchOptions(equal_tiles=True))
-        plan = found.read()
-        kinds[workers] = with_memory(found.problem, plan, "multifetch").memory
-    assert kinds == {6: "exact", 4: "estimate"}
+def test_the_memory_of_very_many_plain_fetches_stays_an_estimate(monkeypatch):
+    """They go through roots, which only the graph of all workers shows."""
+    monkeypatch.setattr(memory, "_MOST_PLAIN_WORKERS", 4)
+    kinds = [counted_with("mlp", workers, "plain")[0].memory for workers in (4, 6)]
+    assert kinds == ["exact", "estimate"]
