@@ -25,7 +25,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,10 @@ TASKS = (
     "CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_CLASSIFICATION", "CTC",
     "AUDIO_CLASSIFICATION", "SEQUENCE_CLASSIFICATION",
 )  # fmt: skip
-LAYERS = (2, None)  # tried in this order, with each of the divisors of widths
-DIVISORS = (32, 16, 8, 4)
+IMAGES = (64, None)  # the largest sides of images; tried in this order, as are the next two
+LAYERS = (2, None)
+DIVISORS = (32, 16, 8, 4)  # of widths
+IMAGE = re.compile(r"^(image|img)_size$|^input_image_size$|^(max_)?resolution$")
 VOCABULARY, POSITIONS, EXPERTS, FIRST_WORD = 96, 64, 16, 24
 WIDTH = re.compile(
     r"size|dim|width|embd|^d_|inner|channels|rank|features|state|units|filters|section|planes"
@@ -90,9 +92,9 @@ class Shrinking:
     heads and groups stay.
     """
 
-    def __init__(self, layers: int | None, divisor: int) -> None:
-        """Keep so many layers, and divide widths by a number."""
-        self.layers, self.divisor = layers, divisor
+    def __init__(self, image: int | None, layers: int | None, divisor: int) -> None:
+        """Limit the sides of images, keep so many layers, and divide widths by a number."""
+        self.image, self.layers, self.divisor = image, layers, divisor
         self.words = dict(NAMED_WORDS)
 
     def shrink(self, settings: Any) -> None:
@@ -128,6 +130,8 @@ class Shrinking:
             return min(value, POSITIONS)
         if "experts" in name and "per_tok" not in name:
             return min(value, EXPERTS)
+        if IMAGE.match(name):
+            return min(value, self.image or value)
         if COUNT_OF_LAYERS.match(name):
             return min(value, self.layers or value)
         if WIDTH.search(name) and not NO_WIDTH.search(name) and value % self.divisor == 0:
@@ -150,11 +154,12 @@ class Shrinking:
         return [self.number(name, each) for each in values]
 
 
-def model_of(family: str, layers: int | None, divisor: int) -> Any:
+def model_of(family: str, shrinking: Shrinking) -> Any:
     """A tiny model in training mode, that draws no random numbers for dropout."""
     settings = getattr(transformers, configuration_auto.CONFIG_MAPPING_NAMES[family])()
-    Shrinking(layers, divisor).shrink(settings)
+    shrinking.shrink(settings)
     settings.use_cache = False
+    settings.pad_token_id = getattr(settings, "pad_token_id", None)
     with torch.device("meta"):
         model_class = getattr(transformers, families()[family])
         count = sum(each.numel() for each in model_class(settings).parameters())
@@ -168,21 +173,25 @@ def model_of(family: str, layers: int | None, divisor: int) -> Any:
     return model
 
 
-def made(family: str) -> tuple[Any, dict[str, Any]]:
-    """A tiny model, of the first configuration that works, and inputs with which it runs.
+def first_that_runs(family: str) -> tuple[tuple[Any, ...], int]:
+    """The first way of shrinking that makes a model which runs, and the number of its inputs.
 
     Raises:
         ValueError: No configuration works; its text is what ended one of those that came furthest.
     """
     reasons: list[str] = []
-    for layers, divisor in itertools.product(LAYERS, DIVISORS):
-        try:
-            model = model_of(family, layers, divisor)
-            return model, inputs_of(model)
-        except Exception as error:
-            reasons.append(told(error))
-            if isinstance(error, (ImportError, OSError)) or reasons.count(reasons[-1]) > 2:
-                break
+    for image, layers in itertools.product(IMAGES, LAYERS):
+        before = len(reasons)
+        for divisor in DIVISORS:
+            sizes = (image, layers, divisor)
+            try:
+                return sizes, number_of_inputs(model_of(family, Shrinking(*sizes)))
+            except Exception as error:
+                reasons.append(told(error))
+                if isinstance(error, (ImportError, OSError)):
+                    raise ValueError(reasons[-1]) from error
+                if reasons[before:].count(reasons[-1]) > 1:
+                    break
     raise ValueError(next((text for text in reasons if "plain torch" in text), reasons[0]))
 
 
@@ -209,6 +218,10 @@ def candidates(model: Any) -> Iterator[dict[str, Any]]:
         for names in itertools.combinations(more, count):
             yield {**first, **{name: known[name] for name in names}}
     yield {**first, **{name: known[name] for name in more}}
+    if "input_features" in first:  # of which some models have the sides the other way round
+        turned = {**first, "input_features": first["input_features"].mT.contiguous()}
+        yield turned
+        yield {**turned, **{name: known[name] for name in more if name != "input_features_mask"}}
 
 
 def inputs_by_name(model: Any) -> dict[str, Any]:
@@ -256,10 +269,10 @@ def loss_of(outputs: Any) -> Any:
     return sum((x * torch.rand(x.shape, generator=numbers).to(x.dtype)).mean() for x in outputs)
 
 
-def inputs_of(model: Any) -> dict[str, Any]:
-    """Inputs with which the model runs, forward and backward, with the same result each time."""
+def number_of_inputs(model: Any) -> int:
+    """Which inputs the model runs with, forward and backward, with the same result each time."""
     reason = ""
-    for given in candidates(model):
+    for number, given in enumerate(candidates(model)):
         try:
             losses = [loss_of(copy.deepcopy(model)(**given)) for _ in range(2)]
             losses[0].backward()
@@ -271,7 +284,7 @@ def inputs_of(model: Any) -> dict[str, Any]:
         elif float(losses[0].detach()) != float(losses[1].detach()):
             reason = "it draws random numbers"
         else:
-            return given
+            return number
     raise ValueError(f"plain torch: {reason}")
 
 
@@ -291,15 +304,14 @@ def difference(one: Any, other: Any) -> float:
 
 
 def measured(
-    family: str, mesh: tuple[int, ...], dtype: torch.dtype = torch.float32
+    family: str, made: Any, mesh: tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> dict[str, Any]:
     """Compares one step of a family's model, whole and on a mesh."""
-    try:
-        whole, given = made(family)
-        whole = whole.to(dtype)
-        given = {k: x.to(dtype) if x.is_floating_point() else x for k, x in given.items()}
-    except Exception as error:
-        return {"outcome": "not made", "reason": told(error)}
+    sizes, number = made
+    whole = model_of(family, Shrinking(*sizes))
+    given = next(itertools.islice(candidates(whole), number, None))
+    whole = whole.to(dtype)
+    given = {k: x.to(dtype) if x.is_floating_point() else x for k, x in given.items()}
     count = sum(each.numel() for each in whole.parameters())
     row: dict[str, Any] = {"parameters": count, "inputs": sorted(given)}
     try:
@@ -320,49 +332,71 @@ def measured(
     equal = row["loss"] <= LOSS and found <= GRADIENT
     row["undescribed"] = sorted(set(map(str, tofu.torch.program_of(parts).plan.undescribed)))
     if not equal and dtype == torch.float32:
-        return measured(family, mesh, torch.float64)
+        return measured(family, made, mesh, torch.float64)
     return {**row, "outcome": "equal" if equal else "different"}
 
 
-def rank(number: int, family: str, mesh: tuple[int, ...], meeting: str, out: Any) -> None:
-    """Measures a family in one process of the group."""
+def quietly() -> None:
+    """Prepares a process that measures: one thread, and no warnings of the models."""
     torch.set_num_threads(1)
     random.seed(0)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     transformers.logging.set_verbosity_error()
+
+
+def finder(family: str, out: Any) -> None:
+    """Finds a tiny model of a family in a process of its own."""
+    quietly()
+    try:
+        out.send(first_that_runs(family))
+    except Exception as error:
+        out.send({"outcome": "not made", "reason": told(error)})
+
+
+def rank(
+    number: int, family: str, made: Any, mesh: tuple[int, ...], meeting: str, out: Any
+) -> None:
+    """Measures a family in one process of the group."""
+    quietly()
     size = torch.Size(mesh).numel()
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=size)
-    row = measured(family, mesh)
+    row = measured(family, made, mesh)
     if number == 0:
         out.send(row)
     dist.barrier()
 
 
-def on_ranks(family: str, mesh: tuple[int, ...]) -> dict[str, Any]:
-    """Measures a family on new processes, forked by a server that has imported torch."""
+def sent(target: Callable[..., None], calls: list[tuple[Any, ...]]) -> Any:
+    """What one of new processes sends, which are forked by a server that has imported torch."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tofu.torch", "transformers", "transformers.modeling_utils"])
-    with tempfile.TemporaryDirectory() as folder:
-        mine, theirs = context.Pipe(duplex=False)
-        meeting = str(Path(folder) / "meeting")
-        ranks = [
-            context.Process(target=rank, args=(k, family, mesh, meeting, theirs), daemon=True)
-            for k in range(torch.Size(mesh).numel())
-        ]
-        for each in ranks:
-            each.start()
-        theirs.close()
-        try:
-            if mine.poll(LIMIT_S):
-                row: dict[str, Any] = mine.recv()
-            else:
-                row = {"outcome": "failed", "reason": f"takes more than {LIMIT_S} s"}
-        except EOFError:
-            row = {"outcome": "failed", "reason": "its processes ended"}
-        for each in ranks:
+    mine, theirs = context.Pipe(duplex=False)
+    processes = [context.Process(target=target, args=(*x, theirs), daemon=True) for x in calls]
+    for each in processes:
+        each.start()
+    theirs.close()
+    try:
+        if mine.poll(LIMIT_S):
+            return mine.recv()
+        return {"outcome": "failed", "reason": f"takes more than {LIMIT_S} s"}
+    except EOFError:
+        return {"outcome": "failed", "reason": "its processes ended"}
+    finally:
+        for each in processes:
             each.join(5)
             each.kill()
+
+
+def on_ranks(family: str, mesh: tuple[int, ...]) -> dict[str, Any]:
+    """Measures a family on new processes."""
+    made: Any = sent(finder, [(family,)])
+    if isinstance(made, dict):
+        return made
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = str(Path(folder) / "meeting")
+        numbers = range(torch.Size(mesh).numel())
+        row: dict[str, Any] = sent(rank, [(k, family, made, mesh, meeting) for k in numbers])
         return row
 
 

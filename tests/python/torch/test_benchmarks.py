@@ -65,7 +65,7 @@ def of_a_family(name: str) -> None:
     assert spec is not None and spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    row = script.measured(name, (2,))
+    row = script.measured(name, script.first_that_runs(name), (2,))
     assert row["outcome"] == "equal" and row["parameters"] < 100_000, row
 
 
