@@ -38,6 +38,14 @@ class SideThreads:
         """End what they compute now and later, with InternalError."""
 
 @final
+class Changed:
+    """Other values of an object's attributes in a with statement, whenever Ctrl-C comes."""
+
+    def __init__(self, target: object, **values: Any) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
+
+@final
 class Node:
     """A node of a graph.
 

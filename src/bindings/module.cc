@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "base/side_threads.h"
+#include "bindings/changed.h"
 #include "bindings/documents.h"
 
 namespace py = pybind11;
@@ -13,6 +14,11 @@ PYBIND11_MODULE(_core, module) {
       .def(py::init<>())
       .def("join", &tofu::SideThreads::Join)
       .def("end", &tofu::SideThreads::End);
+  py::class_<tofu::Changed>(module, "Changed",
+                            "Other values of an object's attributes in a with statement.")
+      .def(py::init<py::object, py::kwargs>())
+      .def("__enter__", &tofu::Changed::Enter)
+      .def("__exit__", &tofu::Changed::Exit);
   tofu::BindErrors();
   tofu::BindGraph(&module);
   tofu::BindPlan(&module);

@@ -271,7 +271,7 @@ def _backward(original: Callable[..., int]) -> Callable[..., int]:
             delivery.after_backward(state)
             views.after_backward(state.views)  # and the new gradients into the script's arrays
 
-        with async_errors.explaining_once(current):
+        with async_errors.named(current), async_errors.explaining_once(current):
             return state.calls.run(original, args, before, after)
 
     return backward

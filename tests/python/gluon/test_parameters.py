@@ -14,9 +14,10 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
+from tofu._core import Changed
 from tofu.gluon.session.session import active
 from tofu.gluon.training import views
-from tofu.gluon.training.parameter import is_tiled, peeking
+from tofu.gluon.training.parameter import is_tiled
 
 from .models import assert_same, data, fit, make_net, plainly, train, weights
 
@@ -256,7 +257,7 @@ def test_a_thread_that_reads_changes_nothing(two, use):
 
 def test_only_the_thread_that_traces_peeks(net):
     shapes = []
-    with peeking(active().state):
+    with Changed(active().state.depth, peeking=True):
         thread = threading.Thread(target=lambda: shapes.append(weight(net).data().shape))
         thread.start()
         thread.join()

@@ -1,13 +1,16 @@
 """A session owns all mutable state: modules have none, and none outlives the session."""
 
+import _thread
 import ast
 import importlib
 import pathlib
 import pkgutil
+import signal
 
 import pytest
 
 import tofu.gluon
+from tofu.gluon.session.async_errors import named
 from tofu.gluon.session.session import active
 
 from .models import make_net, train
@@ -60,3 +63,23 @@ def test_a_session_leaves_nothing_behind(log):
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
     assert active().state is not state
     tofu.gluon.disable()
+
+
+class Pressed:
+    """Adding a signal's number presses Ctrl-C; Python tells its next function as it begins."""
+
+    __add__ = _thread.interrupt_main
+
+
+def test_after_an_interrupt_errors_are_explained(two):
+    session = active()
+
+    def press():
+        with named(session):
+            Pressed() + signal.SIGINT
+        len("")  # Python tells it after this call at the latest
+
+    with pytest.raises(KeyboardInterrupt) as held:  # an interactive session holds its frames, too
+        press()
+    assert held.tb
+    assert not session.state.errors.is_named

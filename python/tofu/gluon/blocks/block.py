@@ -20,13 +20,14 @@ from mxnet import autograd
 from mxnet.base import MXNetError
 from mxnet.gluon import block as gluon_block
 
+from tofu import _core
 from tofu.errors import ConfigError, TofuError
 from tofu.gluon.session import messages
 from tofu.gluon.session.arrays import classic, gives_numpy, shown
 from tofu.gluon.session.autograd_hooks import in_graph
 from tofu.gluon.session.session import Session, active
 from tofu.gluon.training import outputs, views
-from tofu.gluon.training.parameter import TilingError, check_context, is_tiled, peeking
+from tofu.gluon.training.parameter import TilingError, check_context, is_tiled
 
 from .compile_block import make_pool
 from .program_pool import Pool, Signature
@@ -236,7 +237,7 @@ def build_cache(original: Callable[..., None]) -> Callable[..., None]:
         if self._backend or current is None:
             original(self, *args)
         else:
-            with peeking(current.state):
+            with _core.Changed(current.state.depth, peeking=True):
                 original(self, *args)
 
     return _build_cache

@@ -9,9 +9,8 @@ would run it, and the blocks inside it are tried one by one.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -21,6 +20,7 @@ from mxnet.gluon import HybridBlock, SymbolBlock, nn
 from mxnet.gluon import loss as gluon_loss
 from mxnet.ndarray import NDArray
 
+from tofu import _core
 from tofu.errors import PlanError
 from tofu.gluon.session import block_report, messages
 from tofu.gluon.session.session import Session, active
@@ -357,20 +357,14 @@ class _Saved:
                     parameter.set_data(before)
 
 
-@contextlib.contextmanager
-def _quietly(state: State, *, handled: bool = True, checking: bool = False) -> Iterator[None]:
+def _quietly(state: State, *, handled: bool = True, checking: bool = False) -> _core.Changed:
     """Run blocks as they are inside this context.
 
     handled: whether the user need not be warned.
     checking: whether hybridized blocks run as they are, too.
     """
-    calls = state.depth
-    before = calls.quiet, calls.untold, calls.checking
-    calls.quiet, calls.untold, calls.checking = True, not handled, checking or calls.checking
-    try:
-        yield
-    finally:
-        calls.quiet, calls.untold, calls.checking = before
+    checking = checking or state.depth.checking
+    return _core.Changed(state.depth, quiet=True, untold=not handled, checking=checking)
 
 
 def _find(

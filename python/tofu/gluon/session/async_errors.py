@@ -20,12 +20,13 @@ from typing import Any, Callable, Optional
 from mxnet.base import _LIB, MXNetError
 from mxnet.ndarray import waitall
 
+from tofu import _core
 from tofu.mx.run import error_list
 
 from .session import Session, active
 from .state import State
 
-__all__ = ["READERS", "explaining", "explaining_once", "naming", "settle", "settling"]
+__all__ = ["READERS", "explaining", "explaining_once", "named", "naming", "settle", "settling"]
 
 # The functions by which a script reads arrays.
 READERS = ("MXNDArraySyncCopyToCPU", "MXNDArrayWaitToRead", "MXNDArrayWaitAll", "MXNDArraySave")
@@ -64,17 +65,21 @@ def explaining(original: Callable[[], bytes]) -> Callable[[], bytes]:
     return last_error
 
 
+def named(session: Session) -> _core.Changed:
+    """A context in which readers do not search for the operator that throws: its caller tells."""
+    return _core.Changed(session.state.errors, is_named=True)
+
+
 @contextlib.contextmanager
-def naming(what: str, session: Session, kind: type[MXNetError] = MXNetError) -> Iterator[None]:
-    """Raise an error that an operator throws in this context as an error of `what`; clear others.
+def naming(what: str, kind: type[MXNetError] = MXNetError) -> Iterator[None]:
+    """Raise an error that an operator throws as an error of `what`, and clear others.
+
+    To be entered inside of ``named``.
 
     Args:
         what: the action that fails if an operator throws.
-        session: the session.
         kind: the error to raise.
     """
-    errors = session.state.errors
-    before, errors.is_named = errors.is_named, True
     try:
         yield
     except MXNetError as error:
@@ -83,8 +88,6 @@ def naming(what: str, session: Session, kind: type[MXNetError] = MXNetError) -> 
         with contextlib.suppress(MXNetError):
             error_list.refill()
         raise kind(f"{what} failed: {error}") from error
-    finally:
-        errors.is_named = before
 
 
 @contextlib.contextmanager
@@ -92,10 +95,8 @@ def explaining_once(session: Session) -> Iterator[None]:
     """Let one error leave this block, with the findings of ``settle`` appended to its text.
 
     Readers in the block may meet the same fault and be dropped in favour of an error that a
-    callback has raised: none of them settles.
+    callback has raised: none of them settles, inside of ``named``.
     """
-    errors = session.state.errors
-    before, errors.is_named = errors.is_named, True
     try:
         yield
     except MXNetError as error:
@@ -103,8 +104,6 @@ def explaining_once(session: Session) -> Iterator[None]:
         if missing:
             error.args = (f"{error}{missing}",)
         raise
-    finally:
-        errors.is_named = before
 
 
 def settle(session: Session) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
+from tofu import _core
 from tofu.boxes import Box
 from tofu.errors import ConfigError
 from tofu.gluon.processes import cluster
@@ -27,7 +28,7 @@ from tofu.plans.layout import Layout
 from . import views
 from .exchanged_boxes import Described, check_same, common_boxes, packed, unpacked
 from .optimizer_probe import updates_elementwise
-from .parameter import is_tiled, peeking, shape_of, variables_of
+from .parameter import is_tiled, shape_of, variables_of
 
 __all__ = [
     "allreduce",
@@ -145,7 +146,7 @@ def connect(trainer: Any, original: Callable[[Any], None], session: Session) -> 
     connected = cluster.connected()
 
     def make_kvstore() -> Any:
-        with peeking(session.state):  # MXNet looks at sizes alone
+        with _core.Changed(session.state.depth, peeking=True):  # MXNet looks at sizes alone
             original(trainer)
         return trainer._kvstore
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
-from tofu.gluon.session.async_errors import naming
+from tofu.gluon.session.async_errors import named, naming
 
 __all__ = ["make_states"]
 
@@ -36,11 +36,11 @@ def make_states(
         for updater, tile in zip(updaters, parts):
             if index in updater.states:
                 continue
-            with _naming(parameter, tile.context):
+            with named(parameter._tofu.session), _naming(parameter, tile.context):
                 state = optimizer.create_state_multi_precision(index, tile)
             new_states.append((updater, index, parameter, tile.context, state))
     for _, _, parameter, where, state in new_states:
-        with _naming(parameter, where):
+        with named(parameter._tofu.session), _naming(parameter, where):
             for array in _arrays(state):
                 array.wait_to_read()
     for updater, index, _, _, state in new_states:
@@ -49,8 +49,7 @@ def make_states(
 
 
 def _naming(parameter: Any, where: Any) -> contextlib.AbstractContextManager[None]:
-    what = f"parameter {parameter.name}: making its optimizer state on {where}"
-    return naming(what, parameter._tofu.session)
+    return naming(f"parameter {parameter.name}: making its optimizer state on {where}")
 
 
 def _arrays(state: Any) -> Iterator[Any]:

@@ -7,9 +7,8 @@ reverses it.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import MutableSequence, Sequence
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -19,11 +18,10 @@ from mxnet.ndarray import NDArray
 
 from tofu.errors import InternalError, PlanError
 from tofu.gluon.session.arrays import classic, is_numpy, shown
-from tofu.gluon.session.async_errors import naming
+from tofu.gluon.session.async_errors import named, naming
 from tofu.gluon.session.autograd_hooks import in_graph
 from tofu.gluon.session.marks import marks_of, set_marks
 from tofu.gluon.session.session import Session, active
-from tofu.gluon.session.state import State
 from tofu.mx.sharing import share_memory
 from tofu.plans.parts import Parts
 
@@ -39,7 +37,6 @@ __all__ = [
     "gated_tiles",
     "is_tiled",
     "note_reading",
-    "peeking",
     "shape_of",
     "tile",
     "untile",
@@ -283,17 +280,6 @@ class Tiled:
         return object.__new__, (self._plain_class,), state
 
 
-@contextlib.contextmanager
-def peeking(state: State) -> Iterator[None]:
-    """Let ``data`` return any tile to this thread here, for callers that ignore its value."""
-    calls = state.depth
-    before, calls.peeking = calls.peeking, True
-    try:
-        yield
-    finally:
-        calls.peeking = before
-
-
 def is_tiled(parameter: Any) -> bool:
     """Whether a parameter lives as tiles."""
     return isinstance(parameter, Tiled)
@@ -429,7 +415,7 @@ def _spread(
     """
     gradients = None
     what = f"parameter {parameter.name}: dividing it over the workers"
-    with naming(what, state.session, TilingError):
+    with named(state.session), naming(what, TilingError):
         with autograd.pause():
             tiles = state.scatter(whole)
             if gradient is not None and (not is_overwritten(parameter) or _has_values(gradient)):
