@@ -34,6 +34,7 @@ __all__ = [
     "ALL",
     "END",
     "SYMBOLS",
+    "Attached",
     "ModuleState",
     "Path",
     "Place",
@@ -70,7 +71,11 @@ def named(path: Path) -> str:
     return ".".join(reversed(names)) or "the module"
 
 
-class Replacement:
+class Attached:
+    """An attribute that tofu has given to a module, and is no part of the module's state."""
+
+
+class Replacement(Attached):
     """A forward that tofu has put in the place of a module's own.
 
     Attributes:
@@ -283,7 +288,7 @@ class Reading:
         return tuple(
             (self.frozen(key, depth), self.frozen(each, depth, (path, key)))
             for key, each in kept.items()
-            if not isinstance(each, Replacement)
+            if not isinstance(each, Attached)
         )
 
     def _all(self, reads: Iterable[Read], depth: int, path: Path) -> Any:

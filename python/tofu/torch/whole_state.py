@@ -9,10 +9,12 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
+from tofu.torch.module_state import Attached
+
 __all__ = ["SavePretrained", "whole_state"]
 
 
-class SavePretrained:
+class SavePretrained(Attached):
     """The ``save_pretrained`` of a distributed module: all ranks call it, rank 0 writes.
 
     Args:

@@ -89,6 +89,23 @@ def test_a_changed_module_is_traced_again() -> None:
     on_ranks(2, changed)
 
 
+class Saving(Mlp):
+    """Saves itself by a method of the name that Hugging Face's models have."""
+
+    def save_pretrained(self, path):
+        torch.save(self.state_dict(), path)
+
+
+def called_first() -> None:
+    whole, parts, data = made(Saving)
+    assert_alike(whole, parts, data)
+    assert len(parts.forward.programs) == 1
+
+
+def test_the_first_call_runs_what_parallelize_planned() -> None:
+    on_ranks(2, called_first)
+
+
 def replaced() -> None:
     whole, parts, data = made()
     zeros = {name: torch.zeros_like(tensor) for name, tensor in parts.state_dict().items()}
