@@ -29,6 +29,7 @@ TEXT = {
     "phi": ("PhiConfig", "PhiForCausalLM", {}),
     "bert": ("BertConfig", "BertForMaskedLM", {}),
     "roberta": ("RobertaConfig", "RobertaForMaskedLM", {}),
+    "albert": ("AlbertConfig", "AlbertForMaskedLM", {"embedding_size": 16, "num_hidden_layers": 2}),
     "electra": ("ElectraConfig", "ElectraForMaskedLM", {"embedding_size": 16}),
     "distilbert": ("DistilBertConfig", "DistilBertForMaskedLM",
                    {"dim": 32, "n_layers": 1, "n_heads": 4, "hidden_dim": 48}),

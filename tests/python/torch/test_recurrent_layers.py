@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tofu.torch.planning import plan_traced
 from tofu.torch.recurrent_layers import may_gain_apart
 from tofu.torch.verify import verify_module
 
+from ..equality.mixed_machine import mixed_machine
 from .ranks import on_ranks
 from .training import GRADIENT, LOSS, difference
 
@@ -75,6 +77,27 @@ def trained(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_whole_layers_train_as_in_plain_torch(dtype) -> None:
     on_ranks(3, trained, dtype)
+
+
+def trained_for_time(machine: str, alike: bool, dtype: torch.dtype) -> None:
+    layer, inputs = layers(dtype)["lstm"]
+    torch.manual_seed(0)
+    whole = Layer(layer).to(dtype)
+    options = SearchOptions(objective="time", machine=machine)
+    parts = tofu.torch.parallelize(copy.deepcopy(whole), (2,), inputs, options=options)
+    details = program_of(parts).plan.details
+    assert details.simulated_ns and program_of(parts).plan.traced.layers
+    assert bool(details.parts.shares) != alike
+    for one, other in zip(*(loss_and_gradients(each, inputs) for each in (whole, parts))):
+        assert difference(one, other) <= max(LOSS[dtype], GRADIENT[dtype])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("alike", [True, False], ids=["equal devices", "a slow device"])
+def test_a_plan_for_time_trains_as_in_plain_torch(tmp_path, dtype, alike) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(mixed_machine(2 if alike else 1)), encoding="utf-8")
+    on_ranks(2, trained_for_time, str(path), alike, dtype)
 
 
 @pytest.mark.parametrize("name", layers(torch.float64))

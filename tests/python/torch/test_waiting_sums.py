@@ -14,10 +14,11 @@ from tofu.lang import lookup
 from tofu.plans import SearchOptions
 from tofu.plans.plan import TERMS
 
+from . import hugging
 from .ranks import on_ranks
 from .training import compare
 
-WIDTH, USES = 12, 3
+WIDTH, USES, MICRO_BATCHES = 12, 3, 4
 OPTIONS = SearchOptions(allow_replication=True)
 
 
@@ -42,6 +43,55 @@ def shared(dtype: torch.dtype, batch: int = 96) -> Any:
     return Shared().to(dtype), (words, label)
 
 
+class Siamese(torch.nn.Module):
+    """One net that is called on two inputs, and the distances of what it makes of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, 4)
+        )
+
+    def forward(self, one: Any, other: Any, alike: Any) -> Any:
+        distance = (self.net(one) - self.net(other)).square().mean(1)
+        return torch.where(alike, distance, torch.relu(1 - distance)).mean()
+
+
+def siamese(dtype: torch.dtype) -> Any:
+    one, other = torch.randn(2, 480, WIDTH, dtype=dtype).unbind()
+    return Siamese().to(dtype), (one, other, torch.arange(480) % 2 == 0)
+
+
+class MicroBatches(torch.nn.Module):
+    """Adds up the losses of micro-batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH)
+        )
+
+    def forward(self, data: Any, label: Any) -> Any:
+        losses = map(torch.nn.functional.cross_entropy, map(self.net, data), label)
+        return sum(losses) / MICRO_BATCHES
+
+
+def micro_batches(dtype: torch.dtype) -> Any:
+    data = torch.randn(MICRO_BATCHES, 120, WIDTH, dtype=dtype)
+    return MicroBatches().to(dtype), (data, torch.randint(0, WIDTH, (MICRO_BATCHES, 120)))
+
+
+def albert(dtype: torch.dtype) -> Any:
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    return hugging.made("albert", transformers, dtype, batch=64)
+
+
+def once(model: torch.nn.Module, ranks: int) -> int:
+    """The bytes of gradients that are reduced once, and few more of losses and their scales."""
+    size = sum(weight.nbytes for weight in model.parameters())
+    return (ranks - 1) * (2 * size + 128)
+
+
 @pytest.mark.parametrize("mesh", [(2,), (4,), (2, 2)])
 @pytest.mark.parametrize(
     "options", [OPTIONS, SearchOptions("data-parallel")], ids=["replication", "data-parallel"]
@@ -50,19 +100,21 @@ def test_each_gradient_is_reduced_once(mesh, options) -> None:
     """Activations are larger than all weights, so data parallelism is the cheapest."""
     model, inputs = shared(torch.float32, 480)
     plan = tofu.torch.plan(model, inputs, mesh=mesh, options=options)
-    size = sum(weight.nbytes for weight in model.parameters())
-    rest = 64 * (plan.details.workers - 1)  # of the loss and its scale
-    assert plan.bytes <= 2 * (plan.details.workers - 1) * size + rest
+    assert plan.bytes <= once(model, plan.details.workers)
 
 
-def trained() -> None:
-    compare(shared, (2,), torch.float64, 2, options=OPTIONS)
+def trained(make: Any, dtype: torch.dtype) -> None:
+    compare(make, (2,), dtype, 2, options=OPTIONS)
 
 
-def test_ranks_add_up_terms() -> None:
-    plan = tofu.torch.plan(*shared(torch.float64), mesh=(2,), options=OPTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("make", [shared, siamese, micro_batches, albert])
+def test_ranks_add_up_terms(make, dtype) -> None:
+    model, inputs = make(dtype)
+    plan = tofu.torch.plan(model, inputs, mesh=(2,), options=OPTIONS)
     assert any(TERMS in tensor.cuts for tensor in plan.details.tensors)
-    on_ranks(2, trained)
+    assert plan.bytes <= once(model, 2)
+    on_ranks(2, trained, make, dtype)
 
 
 @pytest.mark.parametrize(
