@@ -6,6 +6,7 @@ versions of torch run no autograd in a process that was forked after a trace.
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import io
 import marshal
@@ -88,6 +89,7 @@ def _await(waiting: dict[Any, int]) -> None:
 def serve(pipe: Connection) -> None:
     """Run the functions that come through a pipe, and answer with their errors."""
     torch.set_num_threads(1)
+    faulthandler.enable(2)  # a rank that a signal ends says where
     while True:
         number, count, meeting, text = pipe.recv()
         where, environment = os.getcwd(), dict(os.environ)
