@@ -350,8 +350,25 @@ def test_dropout_multiplies_the_gradient_with_its_mask(axes):
     np.testing.assert_allclose(gradients["x"], 2 * mask * heads[0].asnumpy(), rtol=1e-6)
 
 
+def test_dropout_draws_in_single_precision_and_waits_in_half():
+    graph = json.loads(
+        graph_of(sym.Dropout(sym.var("x") * 2), {}, {"x": random((4, 60))}).to_json()
+    )
+    dtypes, rows = graph["attrs"]["dtype"][1], graph["node_row_ptr"]
+    made = {node["op"]: dtypes[rows[number]] for number, node in enumerate(graph["nodes"])}
+    single, half = 0, 2
+    assert made["_random_uniform"] == made["_lesser_scalar"] == single
+    (mask,) = (number for number, row in enumerate(rows[:-1]) if dtypes[row] == half)
+    readers = [
+        node["op"] for node in graph["nodes"] if mask in (entry[0] for entry in node["inputs"])
+    ]
+    assert readers == ["Cast", "Cast"]  # forward and backward
+
+
 def test_dropout_that_drops_nothing_is_left_out():
-    assert "Dropout" not in operators(sym.Dropout(sym.var("x"), p=0), {}, {"x": random((2, 3))})
+    assert "_random_uniform" not in operators(
+        sym.Dropout(sym.var("x"), p=0), {}, {"x": random((2, 3))}
+    )
 
 
 def test_softmax_output_divides_by_the_whole_batch():

@@ -114,5 +114,5 @@ def test_dropout_needs_memory_for_its_masks_alone():
 
     without, _ = _deep(0)
     dropping, masks = _deep(0.5)
-    limit = most(without, joint=True) + 0.7 * masks  # masks wait in half precision
+    limit = most(without, joint=True) + 0.8 * masks  # masks wait in half precision
     assert most(dropping, joint=True) < limit < most(dropping, joint=False)
