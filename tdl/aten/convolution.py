@@ -40,12 +40,18 @@ def _padding(ndim, sizes, prefix):
     return Rewrite("padding", {"const": str(sizes)}, names(ndim, prefix))
 
 
+def _for_each(ndim, values):
+    """A value for each dimension of space; torch takes one value for all."""
+    return tuple(values) * ndim if len(values) == 1 else tuple(values)
+
+
 class _Window:
     """The sum over a window that is not divided, of products of two tensors."""
 
     def __init__(self, kernel, stride, padding, dilation):
         self.kernel, self.taps = kernel, names(len(kernel), "k")
-        self._each = tuple(zip(stride, padding, dilation))
+        given = (_for_each(len(kernel), values) for values in (stride, padding, dilation))
+        self._each = tuple(zip(*given))
 
     def sum(self, term):
         """The sum of a term over the window."""
@@ -126,7 +132,8 @@ def _divides_weight(output_mask, groups, transposed):
 
 def _backward_sizes(shapes, output_mask, stride=(), dilation=(), groups=1, transposed=False, **_):
     if _divides_data(output_mask, stride, groups, transposed):
-        reach = [(k - 1) * d for k, d in zip(shapes[2][2:], dilation)]
+        sizes = shapes[2][2:]
+        reach = [(k - 1) * d for k, d in zip(sizes, _for_each(len(sizes), dilation))]
         return [_padding(len(reach), reach, "x")]
     if _divides_weight(output_mask, groups, transposed):
         return [_padding(len(shapes[0]) - 2, 0, "y")]
