@@ -130,6 +130,9 @@ class _Reader:
         value = self._graph
         for part in node.target.split("."):
             value = getattr(value, part)
+        if value.numel() == 0:
+            self._same[node] = Blank(tuple(value.shape), value.dtype)
+            return
         name = self._free_name(node.name)
         self._same[node] = Entry(name)
         self._variables.append(Variable(name, "constant", -1, value, value))

@@ -89,6 +89,23 @@ class Branches(nn.Module):
         return data
 
 
+def test_a_constant_without_elements_is_no_variable() -> None:
+    class Gathering(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found = torch.tensor([])
+            return torch.cat([found, self.layer(x).flatten()])
+
+    model, x = Gathering(), torch.ones(2, 4)
+    assert {v.kind for v in tofu.torch.trace(model, (x,)).variables} == {
+        "parameter", "input", "tangent"
+    }  # fmt: skip
+    assert tofu.torch.plan(model, (x,), mesh=(2,)).details.total_bytes >= 0
+
+
 def test_the_users_line_is_named() -> None:
     with pytest.raises(GraphError) as caught:
         tofu.torch.trace(Branches(), (torch.ones(4, requires_grad=True),))
