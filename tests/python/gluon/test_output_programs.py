@@ -1,6 +1,8 @@
 """Outputs that stay tiles, and the programs in whose memory they lie."""
 
+import contextlib
 import gc
+import sys
 import threading
 import weakref
 
@@ -406,3 +408,30 @@ def test_an_interrupt_leaves_recording_as_it_was(two, monkeypatch, turned):
         with pytest.raises(KeyboardInterrupt):
             out.backward() if turned else net(batch())
         assert autograd.is_recording() == (not turned)
+
+
+def test_an_interrupt_as_recording_is_put_back_leaves_it_off(two):
+    net = dense()
+    for at in range(1, 400):
+        with autograd.record():
+            out = net(batch())
+        begun = 0
+
+        def interrupt(frame, event, _, at=at):
+            nonlocal begun
+            if event == "call" and frame.f_code.co_name == "set_recording":
+                begun += 1
+                if begun == at:
+                    sys.setprofile(None)
+                    raise KeyboardInterrupt
+
+        sys.setprofile(interrupt)
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                out.backward()
+        finally:
+            sys.setprofile(None)
+        assert not autograd.is_recording(), f"interrupted in call {at}"
+        if begun < at:
+            return
+    raise AssertionError("backward calls set_recording without end")

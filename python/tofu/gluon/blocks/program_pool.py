@@ -16,6 +16,7 @@ from mxnet import autograd
 
 from tofu.errors import GradientError
 from tofu.gluon.session import messages
+from tofu.gluon.session.autograd_hooks import restoring_recording
 from tofu.gluon.session.session import Session
 from tofu.gluon.training import outputs
 from tofu.gluon.training.gradients import is_overwritten
@@ -183,12 +184,12 @@ class Pool:
         self._session.state.gathered.pop(bound.program, None)
         self._reclaim(bound.program)
         bound.keep_outputs()
-        recording = autograd.is_recording()
+        restore = restoring_recording()
         try:
             autograd.set_recording(False)
             output_tiles = bound.program.forward_tiles(values, is_train=self._signature.train)
         finally:
-            autograd.set_recording(recording)
+            restore()
         program = bound.program
         memories = [
             self._memory(program, i, tiles, context) for i, tiles in enumerate(output_tiles)

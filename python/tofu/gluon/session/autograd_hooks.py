@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import itertools
 import traceback
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ __all__ = [
     "inputs_of",
     "pass_by",
     "record_function",
+    "restoring_recording",
     "write_gradient",
 ]
 
@@ -127,6 +129,19 @@ def _finish() -> None:
         waitall()
     for function in _functions.values():
         _keep_for_good(function.shared)
+
+
+def restoring_recording() -> Callable[[], Any]:
+    """A function that makes this thread record, or not, as it does now.
+
+    It is no function of Python's: Ctrl-C may raise KeyboardInterrupt before the first line of one.
+    """
+    now = ctypes.c_bool()
+    check_call(_LIB.MXAutogradIsRecording(ctypes.byref(now)))
+    before = ctypes.c_int()
+    return functools.partial(
+        _LIB.MXAutogradSetIsRecording, ctypes.c_int(now.value), ctypes.byref(before)
+    )
 
 
 def record_function(inputs: Sequence[Any], outputs: Sequence[Any], backward: Backward) -> Function:

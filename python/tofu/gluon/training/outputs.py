@@ -34,7 +34,12 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import NDArrayBase
 from mxnet.util import is_np_shape, np_shape
 
-from tofu.gluon.session.autograd_hooks import NULL, record_function, write_gradient
+from tofu.gluon.session.autograd_hooks import (
+    NULL,
+    record_function,
+    restoring_recording,
+    write_gradient,
+)
 from tofu.gluon.session.backend import Backend
 from tofu.plans.parts import Parts
 
@@ -478,9 +483,9 @@ def _record_reader(delivered: Delivered, reader: Any, gradient_from: Callable[[A
                 gradient.fail(error)
             write_gradient(gradients[0], None, requests[0])
 
-    recording = autograd.is_recording()
+    restore = restoring_recording()
     try:  # an interrupt leaves nothing recording
         autograd.set_recording(True)
         record_function([delivered.token], [reader], backward)
     finally:
-        autograd.set_recording(recording)
+        restore()
