@@ -24,7 +24,7 @@ Plan ImproveCut(const PlanRequest& request, const Plan& cut) {
     return FitLimit(request, merged, true, &cut);
   }
   if (request.options.coarsen && !is_merged && !HasTimesteps(merged)) {
-    return ReleaseAgain(request, merged, true, cut, nullptr);
+    return ReleaseAgain(request, true, cut, nullptr);
   }
   const CoarseGraph coarse = is_merged ? merged : UnmergedClasses(request, true);
   return SearchRecursively(request.graph, request.table, coarse,

@@ -42,9 +42,10 @@ bool SumsMayWait(const std::string& name, bool may_be_whole);
 
 // [tensor class]: whether it may stay whole, as parameters, their gradients and states
 // may, tensors that may wait, tensors without a batch, such as the means of a batch norm,
-// and tensors that no element-wise operator touches. With a whole tensor, all workers
-// would compute the same element-wise operator, which SoyBean also forbids; only updates
-// of parameters may do so, and operators without a batch, as in data parallelism.
+// and tensors that no merged element-wise operator touches. With a whole tensor, all
+// workers would compute the same merged operator, which SoyBean also forbids; only
+// updates of parameters may do so, and operators without a batch, as in data parallelism.
+// An operator that is not merged is split whatever its tensors are.
 std::vector<bool> ReplicableTensors(const Graph& graph, const StrategyTable& table,
                                     const CoarseGraph& coarse);
 

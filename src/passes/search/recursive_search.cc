@@ -32,23 +32,17 @@ Solution StartOf(const PlanProblem& problem) {
   return solution;
 }
 
-// Decides the only step; its optimum bounds all plans.
-Solution DecideOnlyStep(const PlanProblem& problem, Solution best) {
-  SearchResult found =
-      problem.searcher->Search(problem.options.given, CommonOptions(problem));
-  best.lower_bound = found.lower_bound;
-  return Cheaper(std::move(best), std::move(found));
-}
-
 // Improves the plan that the options give.
 Solution ImproveStart(const PlanProblem& problem) {
   Solution best = StartOf(problem);
   if (problem.options.memory != nullptr) return FitMemory(problem, std::move(best));
-  if (problem.parts().size() < 2) return DecideOnlyStep(problem, std::move(best));
   if (problem.options.method != Method::kSweep) {
     return ImproveJointly(problem, std::move(best));
   }
-  best = ImproveJointly(problem, std::move(best), kSweptCells);
+  // One step is decided in one search, with a bound of all plans, if it is not too large.
+  const bool is_one_step = problem.parts().size() < 2;
+  best = ImproveJointly(problem, std::move(best),
+                        is_one_step ? JointOptions().quick_cells : kSweptCells);
   return SweepSteps(problem, std::move(best));
 }
 

@@ -11,24 +11,6 @@
 namespace tofu {
 namespace {
 
-// The options of a search from the plan, in which a tensor may be whole only if its class
-// in `merged` may.
-RecursiveOptions OptionsLike(const PlanRequest& request, const CoarseGraph& merged,
-                             const CoarseGraph& coarse, const Plan& start,
-                             bool may_be_whole) {
-  RecursiveOptions options = OptionsOf(request, coarse, &start, may_be_whole);
-  if (!may_be_whole) return options;
-  const std::vector<bool> may_in_merged =
-      ReplicableTensors(request.graph, request.table, merged);
-  std::vector<bool>& may_be = options.restrictions.may_be_whole;
-  for (size_t c = 0; c < coarse.tensors.size(); ++c) {
-    for (int entry : coarse.tensors[c].entries) {
-      may_be[c] = may_be[c] && may_in_merged[merged.tensor_class[entry]];
-    }
-  }
-  return options;
-}
-
 CoarseGraph ClassesReleasing(const PlanRequest& request, const CoarseGraph& fine,
                              const Plan& swept, bool may_be_whole) {
   return MergedClasses(request, may_be_whole,
@@ -37,18 +19,17 @@ CoarseGraph ClassesReleasing(const PlanRequest& request, const CoarseGraph& fine
 
 // Decides all steps together, from the swept plan, with the classes `some`, which release
 // the operators whose tensors it cuts differently.
-Plan DecideReleased(const PlanRequest& request, const CoarseGraph& merged,
-                    const CoarseGraph& some, bool may_be_whole, const Plan& swept,
-                    KnownProfiles* known) {
-  RecursiveOptions options = OptionsLike(request, merged, some, swept, may_be_whole);
+Plan DecideReleased(const PlanRequest& request, const CoarseGraph& some,
+                    bool may_be_whole, const Plan& swept, KnownProfiles* known) {
+  RecursiveOptions options = OptionsOf(request, some, &swept, may_be_whole);
   options.is_quick = false;
   options.known = known;
   return SearchRecursively(request.graph, request.table, some, options);
 }
 
-Plan SweepUnmerged(const PlanRequest& request, const CoarseGraph& merged,
-                   const CoarseGraph& fine, bool may_be_whole, const Plan& start) {
-  RecursiveOptions sweep = OptionsLike(request, merged, fine, start, may_be_whole);
+Plan SweepUnmerged(const PlanRequest& request, const CoarseGraph& fine, bool may_be_whole,
+                   const Plan& start) {
+  RecursiveOptions sweep = OptionsOf(request, fine, &start, may_be_whole);
   sweep.method = Method::kSweep;
   return SearchRecursively(request.graph, request.table, fine, sweep);
 }
@@ -70,7 +51,7 @@ Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
         {"releasing element-wise operators", plan.cost(), plan.lower_bound()});
   }
   const CoarseGraph fine = UnmergedClasses(request, may_be_whole);
-  Plan swept = SweepUnmerged(request, merged, fine, may_be_whole, plan);
+  Plan swept = SweepUnmerged(request, fine, may_be_whole, plan);
   const bool is_proven = swept.status == PlanStatus::kOptimal;
   if (swept.cost() >= plan.cost()) {
     if (is_proven) {
@@ -86,7 +67,7 @@ Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
   const CoarseGraph some = ClassesReleasing(request, fine, swept, may_be_whole);
   // The sweep may have split equal operators of a class in different, equally good ways.
   if (!CutsAlike(some, swept)) return plan;
-  Plan released = DecideReleased(request, merged, some, may_be_whole, swept, known);
+  Plan released = DecideReleased(request, some, may_be_whole, swept, known);
   TellRelease(request, plan, released);
   return released.cost() < plan.cost() ? released : plan;
 }
@@ -95,18 +76,18 @@ Plan SweepReleased(const PlanRequest& request, const CoarseGraph& merged,
                    bool may_be_whole, Plan plan) {
   if (!MayRelease(request, merged, plan)) return plan;
   const CoarseGraph fine = UnmergedClasses(request, may_be_whole);
-  Plan swept = SweepUnmerged(request, merged, fine, may_be_whole, plan);
+  Plan swept = SweepUnmerged(request, fine, may_be_whole, plan);
   return swept.cost() < plan.cost() ? swept : plan;
 }
 
-Plan ReleaseAgain(const PlanRequest& request, const CoarseGraph& merged,
-                  bool may_be_whole, const Plan& plan, KnownProfiles* known) {
+Plan ReleaseAgain(const PlanRequest& request, bool may_be_whole, const Plan& plan,
+                  KnownProfiles* known) {
   const CoarseGraph fine = UnmergedClasses(request, may_be_whole);
-  Plan swept = SweepUnmerged(request, merged, fine, may_be_whole, plan);
+  Plan swept = SweepUnmerged(request, fine, may_be_whole, plan);
   if (swept.status == PlanStatus::kOptimal) return swept;
   const CoarseGraph some = ClassesReleasing(request, fine, swept, may_be_whole);
   if (!CutsAlike(some, swept)) return swept;
-  return DecideReleased(request, merged, some, may_be_whole, swept, known);
+  return DecideReleased(request, some, may_be_whole, swept, known);
 }
 
 }  // namespace tofu

@@ -2,9 +2,9 @@
 // (released_operators.h).
 //
 // Each step is decided again with nothing merged. The operators whose tensors are then
-// cut differently stay released, and all steps are decided together again. A tensor may
-// stay whole only if the merged classes allow it: else an element-wise operator that is
-// released here, and merged again there, would make all workers compute the same.
+// cut differently stay released, and all steps are decided together again. Where tensors
+// may stay whole, so may all tensors of a released operator: it is split as any other, so
+// no two workers compute the same. They gather its output, and hold all of it.
 //
 // Input:      a plan of merged classes without timesteps, and the profiles that its
 //             search told apart. Other plans stay as they are, and so do all plans if the
@@ -25,8 +25,8 @@ Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
 
 // Releases the operators whose tensors a sweep cuts differently, even if the swept plan
 // costs more, and decides all steps again from there.
-Plan ReleaseAgain(const PlanRequest& request, const CoarseGraph& merged,
-                  bool may_be_whole, const Plan& plan, KnownProfiles* known);
+Plan ReleaseAgain(const PlanRequest& request, bool may_be_whole, const Plan& plan,
+                  KnownProfiles* known);
 
 // Decides each step again with nothing merged, and returns the cheaper plan: a release
 // without its last search, of all steps together.

@@ -8,7 +8,7 @@ namespace tofu {
 Plan ReleaseTimesteps(const PlanRequest& request, const CoarseGraph& merged,
                       bool may_be_whole, Plan plan) {
   if (!ReleasesMerges(request.options.mode) || plan.cost() == 0 ||
-      IsPast(DeadlineOf(request)) || plan.parts.size() < 2 || !HasTimesteps(merged)) {
+      IsPast(DeadlineOf(request)) || !HasTimesteps(merged)) {
     return plan;
   }
   if (request.on_progress) {
