@@ -19,10 +19,12 @@ constexpr size_t kMaxOrders = 6;  // orders of unequal parts whose plans are bou
 // Searches from the plan without whole tensors, with classes that can express it.
 Plan ImproveCut(const PlanRequest& request, const Plan& cut) {
   const CoarseGraph merged = MergedClasses(request, true);
-  const bool is_merged = request.options.coarsen && CutsAlike(merged, cut);
-  if (is_merged && request.options.memory_limit_bytes > 0) {
-    return FitLimit(request, merged, true, &cut);
+  if (request.options.memory_limit_bytes > 0) {
+    const CoarseGraph some = ClassesWithin(request, merged, true, cut);
+    // Other classes would have to be searched without a limit.
+    return CutsAlike(some, cut) ? ImproveWithin(request, some, true, cut) : cut;
   }
+  const bool is_merged = request.options.coarsen && CutsAlike(merged, cut);
   if (request.options.coarsen && !is_merged && !HasTimesteps(merged)) {
     return ReleaseAgain(request, true, cut, nullptr);
   }

@@ -9,31 +9,33 @@
 #include "passes/search/memory_limit.h"
 #include "passes/search/modes.h"
 #include "passes/search/recursive_search.h"
+#include "passes/search/release_elementwise.h"
 #include "passes/search/release_timesteps.h"
 #include "solver/explore_limits.h"
 
 namespace tofu {
 namespace {
 
-Plan SearchClasses(const PlanRequest& request, const CoarseGraph& merged,
-                   bool may_be_whole) {
-  return SearchRecursively(request.graph, request.table, merged,
-                           OptionsOf(request, merged, nullptr, may_be_whole));
+Plan SearchClasses(const PlanRequest& request, const CoarseGraph& classes,
+                   bool may_be_whole, KnownProfiles* known = nullptr) {
+  RecursiveOptions options = OptionsOf(request, classes, nullptr, may_be_whole);
+  options.known = known;
+  return SearchRecursively(request.graph, request.table, classes, options);
 }
 
-// The plans of merged classes that no other plan beats in both cost and memory of tiles.
-PlanFrontier Trade(const PlanRequest& request, const CoarseGraph& merged,
+// The plans of these classes that no other plan beats in both cost and memory of tiles.
+PlanFrontier Trade(const PlanRequest& request, const CoarseGraph& classes,
                    std::vector<Plan> plans, int max_searches) {
   const bool same_parts = plans[0].parts == plans[1].parts;
-  MemoryLimit memory = LimitMemory(request.graph, request.table, merged, 0);
-  RecursiveOptions options = OptionsOf(request, merged, &plans[1], true);
-  PartitionSearcher searcher(request.graph, request.table, merged, options.parts,
+  MemoryLimit memory = LimitMemory(request.graph, request.table, classes, 0);
+  RecursiveOptions options = OptionsOf(request, classes, &plans[1], true);
+  PartitionSearcher searcher(request.graph, request.table, classes, options.parts,
                              options.restrictions, options.objective);
   options.memory = &memory;
   options.searcher = &searcher;
   const auto point = [&](const Plan& plan, int id) {
     const bool is_proven = same_parts && plan.status == PlanStatus::kOptimal;
-    const ClassCuts cuts = ClassCutsOf(request.graph, merged, plan);
+    const ClassCuts cuts = ClassCutsOf(request.graph, classes, plan);
     return LimitPoint{memory.PeakBytes(cuts.tensors, plan.parts), plan.cost(), is_proven,
                       id};
   };
@@ -41,7 +43,7 @@ PlanFrontier Trade(const PlanRequest& request, const CoarseGraph& merged,
     const Plan fitting = plans[best.id];
     memory.limit_bytes = limit;
     options.start = &fitting;
-    plans.push_back(SearchRecursively(request.graph, request.table, merged, options));
+    plans.push_back(SearchRecursively(request.graph, request.table, classes, options));
     return point(plans.back(), static_cast<int>(plans.size()) - 1);
   };
   std::vector<LimitPoint> known = {point(plans[1], 1)};
@@ -80,14 +82,21 @@ PlanFrontier MakeFrontier(const Graph& graph, const StrategyTable& table,
 
   const bool are_apart = options.allow_replication;
   const CoarseGraph merged = MergedClasses(request, are_apart);
-  const std::vector<Plan> plans = {SearchClasses(request, merged, true),
-                                   SearchClasses(request, merged, false)};
-  PlanFrontier frontier = Trade(request, merged, plans, max_searches);
-  Plan released = ReleaseTimesteps(request, merged, are_apart, plans[0]);
-  if (released.cost() < plans[0].cost()) {
+  KnownProfiles known;
+  Plan unlimited = SearchClasses(request, merged, true, &known);
+  unlimited = ReleaseTimesteps(request, merged, are_apart, std::move(unlimited));
+  unlimited =
+      ReleaseElementwise(request, merged, are_apart, std::move(unlimited), &known);
+  const CoarseGraph within = ClassesWithin(request, merged, are_apart, unlimited);
+  const bool is_within = CutsAlike(within, unlimited);
+  const std::vector<Plan> plans = {
+      is_within ? unlimited : SearchClasses(request, within, true),
+      SearchClasses(request, within, false)};
+  PlanFrontier frontier = Trade(request, within, plans, max_searches);
+  if (!is_within && unlimited.cost() < plans[0].cost()) {
     const CoarseGraph fine = UnmergedClasses(request, are_apart);
-    frontier.tile_bytes.push_back(PeakTileBytes(request, fine, released));
-    frontier.plans.push_back(Finish(request, std::move(released)));
+    frontier.tile_bytes.push_back(PeakTileBytes(request, fine, unlimited));
+    frontier.plans.push_back(Finish(request, std::move(unlimited)));
     frontier.is_complete = false;
   }
   return frontier;

@@ -73,12 +73,16 @@ Plan FindPlan(const PlanRequest& request, bool may_be_whole, int64_t* peak) {
   }
   const CoarseGraph merged = MergedClasses(request, may_be_whole);
   TellClasses(request, merged);
-  if (request.options.memory_limit_bytes > 0) {
-    Plan plan = FitLimit(request, merged, may_be_whole);
-    *peak = PeakTileBytes(request, merged, plan);
-    return plan;
-  }
-  return FindInOrders(request, merged, may_be_whole);
+  Plan plan = FindInOrders(request, merged, may_be_whole);
+  const int64_t limit = request.options.memory_limit_bytes;
+  if (limit == 0) return plan;
+  const CoarseGraph fine = UnmergedClasses(request, may_be_whole);
+  *peak = PeakTileBytes(request, fine, plan);
+  if (*peak <= limit) return plan;
+  const CoarseGraph within = ClassesWithin(request, merged, may_be_whole, plan);
+  plan = FitLimit(request, within, may_be_whole, plan);
+  *peak = PeakTileBytes(request, within, plan);
+  return plan;
 }
 
 // The plan without whole tensors; empty if none fits the limit.
@@ -109,10 +113,7 @@ bool IsProvenForAll(const PlanRequest& request, const Plan& plan) {
     if (part != plan.parts[0] && request.options.parts.empty()) return false;
   }
   const PlanOptions& options = request.options;
-  if (!ReleasesMerges(options.mode) || !options.coarsen ||
-      options.memory_limit_bytes > 0) {
-    return true;
-  }
+  if (!ReleasesMerges(options.mode) || !options.coarsen) return true;
   const CoarseGraph merged = MergedClasses(request, true);
   return !HasTimesteps(merged) && CountsOperators(request, merged);
 }

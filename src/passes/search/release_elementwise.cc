@@ -80,6 +80,14 @@ Plan SweepReleased(const PlanRequest& request, const CoarseGraph& merged,
   return swept.cost() < plan.cost() ? swept : plan;
 }
 
+CoarseGraph ClassesWithin(const PlanRequest& request, const CoarseGraph& merged,
+                          bool may_be_whole, const Plan& unlimited) {
+  if (HasTimesteps(merged) || CutsAlike(merged, unlimited)) return merged;
+  CoarseGraph some = ClassesReleasing(request, UnmergedClasses(request, may_be_whole),
+                                      unlimited, may_be_whole);
+  return CutsAlike(some, unlimited) ? some : merged;
+}
+
 Plan ReleaseAgain(const PlanRequest& request, bool may_be_whole, const Plan& plan,
                   KnownProfiles* known) {
   const CoarseGraph fine = UnmergedClasses(request, may_be_whole);

@@ -23,6 +23,11 @@ namespace tofu {
 Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
                         bool may_be_whole, Plan plan, KnownProfiles* known);
 
+// The classes for searches within a memory limit: they merge all but the operators that
+// the best plan without the limit releases. Timesteps stay merged.
+CoarseGraph ClassesWithin(const PlanRequest& request, const CoarseGraph& merged,
+                          bool may_be_whole, const Plan& unlimited);
+
 // Releases the operators whose tensors a sweep cuts differently, even if the swept plan
 // costs more, and decides all steps again from there.
 Plan ReleaseAgain(const PlanRequest& request, bool may_be_whole, const Plan& plan,

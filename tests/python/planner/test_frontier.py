@@ -136,8 +136,9 @@ def test_a_rival_without_a_plan_has_no_point(monkeypatch):
     assert found and not any(point.is_rival for point in found)
 
 
-def test_a_frontier_says_whether_it_is_complete():
-    problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=4)
+@pytest.mark.parametrize("workers", (2, 3))
+def test_a_frontier_says_whether_it_is_complete(workers):
+    problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=workers)
     options = SearchOptions()
     whole = list(frontier(problem, options, limits=1000))
     part = list(frontier(problem, options, limits=1))
@@ -151,6 +152,16 @@ def test_a_frontier_says_whether_it_is_complete():
     assert costs[-1] == plan_graph(problem, SearchOptions(allow_replication=True)).total_bytes
     for form, told in (("text", "proven: no other plan"), ("json", '"complete": true')):
         assert told in render("mlp", whole, form) and told not in render("mlp", part, form)
+
+
+def test_a_frontier_ends_with_the_plan_without_a_limit():
+    problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=4)
+    points = list(frontier(problem, SearchOptions(), limits=8))
+    free = SearchOptions(allow_replication=True)
+    assert points[-1].cost == plan_graph(problem, free).total_bytes
+    for point in points:  # a search within that much memory finds no worse plan
+        limited = dataclasses.replace(free, memory_limit_bytes=point.tile_bytes)
+        assert plan_graph(problem, limited).total_bytes <= point.cost
 
 
 def test_rivals_are_what_other_systems_minimise():
