@@ -79,12 +79,18 @@ def trace(
     """
     positional, by_name = by_position_and_name(args, kwargs)
 
+    def attempt(named: dict[str, Any], in_timesteps: bool) -> Traced:
+        given = model, positional, named, device, gradients, in_timesteps
+        try:
+            return _trace(*given)
+        except _UntraceableError as error:
+            try:  # its code may take another way where it knows of an export
+                return _trace(*given, exporting=False)
+            except _UntraceableError:
+                raise error from error.__cause__
+
     def make(in_timesteps: bool) -> Traced:
-        return _without_cache(
-            model,
-            by_name,
-            lambda named: _trace(model, positional, named, device, gradients, in_timesteps),
-        )
+        return _without_cache(model, by_name, lambda named: attempt(named, in_timesteps))
 
     traced = make(False)
     if not traced.layers:
@@ -165,6 +171,7 @@ def _trace(
     gradients: bool,
     in_timesteps: bool,
     numbers: Optional[NamedNumbers] = None,
+    exporting: bool = True,
 ) -> Traced:
     device = traced_device(device)
 
@@ -191,7 +198,8 @@ def _trace(
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.enable_grad() if gradients else torch.no_grad())
         stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(_exporting())
+        if exporting:
+            stack.enter_context(_exporting())
         stack.enter_context(marked_checkpoints())
         stack.enter_context(marked_modules(fake))
         stack.enter_context(GroupedProducts())
@@ -292,6 +300,10 @@ def _exporting() -> Iterator[None]:
         torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = before
 
 
+class _UntraceableError(GraphError):
+    """Torch or the module's code raised something in a trace."""
+
+
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 
 
@@ -309,7 +321,7 @@ def _untraceable(model: torch.nn.Module, error: Exception) -> GraphError:
             f"{where}: writes in place to a tensor that is neither a buffer nor made in this call; "
             "expected register_buffer for tensors that forward changes"
         )
-    return GraphError(
+    return _UntraceableError(
         f"{where}: cannot be traced ({type(error).__name__}: {reason}); expected a forward whose "
         "operators and shapes do not depend on the values of tensors"
     )

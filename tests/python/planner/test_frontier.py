@@ -136,7 +136,7 @@ def test_a_rival_without_a_plan_has_no_point(monkeypatch):
     assert found and not any(point.is_rival for point in found)
 
 
-@pytest.mark.parametrize("workers", (2, 3))
+@pytest.mark.parametrize("workers", [2, 3])
 def test_a_frontier_says_whether_it_is_complete(workers):
     problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=workers)
     options = SearchOptions()

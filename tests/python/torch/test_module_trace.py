@@ -122,6 +122,19 @@ class ByData(nn.Module):
         return data[data > 0].sum()
 
 
+def test_code_that_fails_only_in_an_export_is_traced_without() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            mask = None if torch.compiler.is_compiling() else torch.ones(x.shape)
+            return self.layer(x * mask)  # type: ignore[operator]
+
+    assert tofu.torch.trace(Masked(), (torch.ones(2, 4),)).operators
+
+
 def test_a_shape_that_depends_on_data_is_rejected() -> None:
     with pytest.raises(GraphError, match=r"data\[data > 0\]"):
         tofu.torch.trace(ByData(), (torch.ones(4, requires_grad=True),))
