@@ -2,6 +2,7 @@
 
     python scripts/_project_cases.py CASE FILE.npz        # writes losses, weights and outputs
     python scripts/_project_cases.py CASE FILE.npz 3e-7   # with weights that begin that much apart
+    python scripts/_project_cases.py CASE FILE.npz 0 float64    # gluoncv2's nets in this type
 
 scripts/projects.py runs this plainly and under tofu. Random layers such as Dropout are turned off,
 as a partitioned graph draws other numbers; all else is the project's.
@@ -9,6 +10,7 @@ as a partitioned graph draws other numbers; all else is the project's.
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 from collections.abc import Iterator
@@ -57,12 +59,12 @@ _FUSION = ("normal", "regression", "gaussian_process", "sparse_gaussian_process"
 _D2L = ("lenet", "resnext", "rnn", "gru", "seq2seq", "transformer", "bert", "softmax_regression")
 
 
-def run(case: str) -> Values:
-    """The results of a case, as arrays by name."""
+def run(case: str, *dtype: str) -> Values:
+    """The results of a case, as arrays by name; `dtype`: the type of a net of gluoncv2."""
     random.seed(1)
     np.random.seed(1)
     mx.random.seed(1)
-    return CASES[case]()
+    return CASES[case](*dtype)
 
 
 def _shift(share: float) -> None:
@@ -80,13 +82,14 @@ def _shift(share: float) -> None:
     mx.init.Initializer.__call__ = call
 
 
-def _vision(name: str, size: int) -> Values:
+def _vision(name: str, size: int, dtype: str = "float32") -> Values:
     from gluoncv2.model_provider import get_model
 
     net = get_model(name, pretrained=False)
     net.initialize(mx.init.Xavier())
+    net.cast(dtype)
     pictures = np.random.uniform(-1, 1, (4, 3, size, size))
-    batch = mx.nd.array(pictures), mx.nd.array([1, 3, 5, 7])
+    batch = mx.nd.array(pictures, dtype=dtype), mx.nd.array([1, 3, 5, 7])
     net.hybridize()
     return _train(net, gluon.loss.SoftmaxCrossEntropyLoss(), [batch] * _STEPS)
 
@@ -406,11 +409,11 @@ def _single_path(*, hybrid: bool) -> Values:
     return {**found, **_weights(net)}
 
 
-def _cases() -> Iterator[tuple[str, Callable[[], Values]]]:
+def _cases() -> Iterator[tuple[str, Callable[..., Values]]]:
     for name in _SMALL:
-        yield f"gluoncv2/{name}", lambda name=name: _vision(name, 32)  # type: ignore[misc]
+        yield f"gluoncv2/{name}", functools.partial(_vision, name, 32)
     for name in _LARGE:
-        yield f"gluoncv2/{name}", lambda name=name: _vision(name, 224)  # type: ignore[misc]
+        yield f"gluoncv2/{name}", functools.partial(_vision, name, 224)
     for name in _GLUONTS:
         yield f"gluonts/{name}", lambda name=name: _forecast(name)  # type: ignore[misc]
     for name in _D2L:
@@ -428,4 +431,4 @@ CASES = dict(_cases())
 if __name__ == "__main__":
     if len(sys.argv) > 3:
         _shift(float(sys.argv[3]))
-    np.savez(sys.argv[2], **run(sys.argv[1]))
+    np.savez(sys.argv[2], **run(sys.argv[1], *sys.argv[4:]))

@@ -73,6 +73,19 @@ Layout LayoutOf(const std::string& op, int output) {
   return is_blocked ? Layout::kBlocked : Layout::kInputs;
 }
 
+bool MustReadPlain(const std::string& op, const std::vector<Shape>& outputs,
+                   const Shape& input) {
+  constexpr int64_t kMostChannelsOfABlock = 16;
+  if (op != "_backward_Concat" || input.size() < 2) return false;
+  int64_t begin = 0;
+  bool splits_block = false;
+  for (const Shape& output : outputs) {
+    splits_block = splits_block || begin % kMostChannelsOfABlock != 0;
+    begin += output[1];
+  }
+  return splits_block && begin == input[1];  // else it is along another dimension
+}
+
 Node SliceNode(const Box& box) {
   return Operator("slice",
                   {{"begin", TupleText(box.begin)}, {"end", TupleText(box.end)}});
@@ -98,6 +111,10 @@ Node FillNode(const Shape& shape, int dtype, const std::string& value) {
 }
 
 Node CopyNode() { return Operator(kCopyOp, {}); }
+
+Node PlainCopyNode() {
+  return Operator("slice_axis", {{"axis", "0"}, {"begin", "0"}, {"end", "None"}});
+}
 
 Node CastNode(int dtype) { return Operator("Cast", {{"dtype", DtypeName(dtype)}}); }
 

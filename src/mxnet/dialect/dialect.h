@@ -29,6 +29,11 @@ bool IsSurelyPlain(const Shape& shape, int dtype);
 enum class Layout { kPlain, kBlocked, kInputs };
 Layout LayoutOf(const std::string& op, int output);
 
+// Whether an operator may fail on a CPU if its first input is in one of oneDNN's layouts.
+// The gradient of Concat reads parts of the channels there, which must begin at a block.
+bool MustReadPlain(const std::string& op, const std::vector<Shape>& outputs,
+                   const Shape& input);
+
 // The most dimensions of a tensor that a fetch can read on another worker
 // (remote_views.h).
 constexpr size_t kMaxViewedRank = 4;
@@ -53,6 +58,8 @@ Node SliceAxisNode(int dim, int64_t begin, int64_t end);
 Node ConcatNode(int dim, size_t parts);
 Node FillNode(const Shape& shape, int dtype, const std::string& value);
 Node CopyNode();
+// A copy in the plain layout.
+Node PlainCopyNode();
 Node CastNode(int dtype);
 
 // One operator for all terms of a sum, or one for two terms of another reduction, but

@@ -106,6 +106,11 @@ NodeEntry GraphBuilder::Copy(const std::string& name, int worker, NodeEntry sour
   return AddOne(CopyNode(), name, worker, {source}, source_shape, dtype(source));
 }
 
+NodeEntry GraphBuilder::PlainCopy(const std::string& name, int worker, NodeEntry source) {
+  const Shape source_shape = shape(source);
+  return AddOne(PlainCopyNode(), name, worker, {source}, source_shape, dtype(source));
+}
+
 NodeEntry GraphBuilder::Cast(const std::string& name, int worker, NodeEntry source,
                              int dtype) {
   const Shape source_shape = shape(source);

@@ -35,6 +35,7 @@ class GraphBuilder {
   NodeEntry Fill(const std::string& name, int worker, const Shape& shape, int dtype,
                  const std::string& value);
   NodeEntry Copy(const std::string& name, int worker, NodeEntry source);
+  NodeEntry PlainCopy(const std::string& name, int worker, NodeEntry source);
   NodeEntry Cast(const std::string& name, int worker, NodeEntry source, int dtype);
   NodeEntry Reduce(const std::string& name, int worker,
                    const std::vector<NodeEntry>& terms, Reducer reduce);

@@ -21,6 +21,7 @@
 #include "passes/partition/emit_fetches.h"
 #include "passes/partition/gradient_bundles.h"
 #include "passes/partition/graph_builder.h"
+#include "passes/partition/plain_tiles.h"
 #include "passes/partition/verify_tiles.h"
 
 namespace tofu {
@@ -43,6 +44,7 @@ class Partitioner {
         table_(table),
         plan_(plan),
         view_(options.view),
+        is_on_cpus_(options.crossing == Crossing::kPlainTiles),
         fetches_(options, &builder_, &result_) {
     TOFU_CHECK(static_cast<int>(plan.tensor_cuts.size()) == graph.num_entries() &&
                static_cast<int>(plan.op_cuts.size()) == graph.num_nodes())
@@ -293,9 +295,20 @@ class Partitioner {
     instance.num_outputs = n.num_outputs;
     instance.runs_once = RunsOnce(n, table_.row(step.node));
     for (ArrayId input : step.inputs) instance.inputs.push_back(Made(number, input));
+    if (is_on_cpus_) MakePlain(step.shapes, number, &instance);
     const int added = builder_.Add(std::move(instance), number, step.shapes, step.dtypes);
     made_[number].back() = {added, 0};
     instances_.emplace_back(added, step.node);
+  }
+
+  // Has an instance read a copy of its first input if it may fail on the input itself.
+  void MakePlain(const std::vector<Shape>& outputs, int worker, Node* instance) {
+    if (instance->inputs.empty()) return;
+    NodeEntry& input = instance->inputs[0];
+    if (MustReadPlain(instance->op, outputs, builder_.shape(input)) &&
+        !plain_.IsPlain(input)) {
+      input = builder_.PlainCopy(instance->name + "/plain", worker, input);
+    }
   }
 
   // Each step makes one entry, or all outputs of one node.
@@ -490,6 +503,7 @@ class Partitioner {
   const StrategyTable& table_;
   const Plan& plan_;
   const std::optional<int> view_;  // the worker in view
+  const bool is_on_cpus_;
   std::vector<WorkerProgram> programs_;
   std::vector<Member> members_;
   std::vector<std::vector<NodeEntry>> made_;    // [number of a member][step]
@@ -497,6 +511,7 @@ class Partitioner {
   std::map<std::pair<int, int>, int> head_numbers_;
   std::map<int, int> variables_;  // from the serial node to the result's number
   GraphBuilder builder_;
+  PlainTiles plain_{builder_.graph()};
   Partitioned result_;
   FetchEmitter fetches_;
 };

@@ -7,17 +7,20 @@
 
 namespace tofu {
 
-bool PlainTiles::CanBeViewed(NodeEntry entry) {
+bool PlainTiles::IsPlain(NodeEntry entry) {
   for (; num_nodes_ < graph_.num_nodes(); ++num_nodes_) {
     for (int output = 0; output < graph_.nodes[num_nodes_].num_outputs; ++output) {
-      is_plain_.push_back(static_cast<char>(IsPlain(num_nodes_, output)));
+      is_plain_.push_back(static_cast<char>(LeavesPlain(num_nodes_, output)));
     }
   }
-  return graph_.shape(entry).size() <= kMaxViewedRank &&
-         is_plain_[graph_.entry_id(entry)] != 0;
+  return is_plain_[graph_.entry_id(entry)] != 0;
 }
 
-bool PlainTiles::IsPlain(int node, int output) const {
+bool PlainTiles::CanBeViewed(NodeEntry entry) {
+  return graph_.shape(entry).size() <= kMaxViewedRank && IsPlain(entry);
+}
+
+bool PlainTiles::LeavesPlain(int node, int output) const {
   const Node& n = graph_.nodes[node];
   if (IsSurelyPlain(graph_.shape({node, output}), graph_.dtype({node, output}))) {
     return true;

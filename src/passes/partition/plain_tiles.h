@@ -21,11 +21,13 @@ class PlainTiles {
  public:
   explicit PlainTiles(const Graph& graph) : graph_(graph) {}
 
+  bool IsPlain(NodeEntry entry);
+
   // Whether a fetch can read an entry in place.
   bool CanBeViewed(NodeEntry entry);
 
  private:
-  bool IsPlain(int node, int output) const;
+  bool LeavesPlain(int node, int output) const;
 
   const Graph& graph_;
   int num_nodes_ = 0;           // so far

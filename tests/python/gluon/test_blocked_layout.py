@@ -204,3 +204,38 @@ def test_setting_weights_of_any_rank_after_a_prediction(rank, workers):
         net[0].weight.set_data(weight * factor)
         net[0].bias.set_data(net[0].bias.data() * factor)
         np.testing.assert_allclose(net(x).asnumpy(), factor * before.asnumpy(), atol=1e-3)
+
+
+class Grows(gluon.HybridBlock):
+    """Appends channels to its input, as DenseNet's layers do."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm()
+        self.layer = nn.Conv2D(12, 3, padding=1)
+
+    def hybrid_forward(self, F, x):
+        return F.concat(x, self.layer(F.relu(self.norm(x))), dim=1)
+
+
+@pytest.mark.parametrize("log", ["real"], indirect=True)
+def test_parts_of_channels_that_begin_within_a_block(workers):
+    """MXNet ends such a gradient of Concat with "could not construct a sub-memory"."""
+
+    def run(dtype):
+        net = nn.HybridSequential(prefix="net_")
+        net.add(nn.Conv2D(24, 3, padding=1), Grows(), Grows(), nn.BatchNorm(), nn.Conv2D(8, 3))
+        net.add(nn.Dense(4))
+        net.initialize(mx.init.Constant(0.01))
+        random = np.random.RandomState(1)
+        net.cast(dtype)
+        net(images(dtype))
+        for parameter in net.collect_params(".*weight").values():
+            values = random.uniform(-0.1, 0.1, parameter.shape).astype("float32")
+            parameter.set_data(mx.nd.array(values, dtype=dtype))
+        net.hybridize()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
+        return [step(net, trainer, dtype) for _ in range(3)]
+
+    for found, expected in zip(run("float32"), plainly(run, "float64")):
+        np.testing.assert_allclose(found.asnumpy(), expected.asnumpy(), 1e-4, 1e-5)

@@ -38,6 +38,28 @@ def test_rounding_is_no_more_than_plain_runs_differ(projects):
     assert not projects.is_rounding(shifted(0), shifted(0.02), failed)
 
 
+@pytest.mark.parametrize(
+    ("apart", "outcome"),
+    [
+        (1e-9, "rounding (loss: differs by up to 5; in float64 by up to 1e-09)"),
+        (1e-3, "loss: differs by up to 5"),
+        (np.nan, "loss: differs by up to 5"),
+    ],
+)
+def test_nets_that_differ_in_float32_are_compared_in_float64(
+    projects, tmp_path, monkeypatch, apart, outcome
+):
+    def run(case, folder, workers, timeout_s, *more):
+        by = (apart if "float64" in more else 5) if workers else 0
+        return projects.Run("", {**VALUES, "loss": VALUES["loss"] + by}, [], 0.0)
+
+    monkeypatch.setattr(projects, "run", run)
+    result = projects.compare("gluoncv2/resnet10", tmp_path, [2], 1)
+    assert result["runs"]["2"]["outcome"] == outcome
+    result = projects.compare("d2l/gru", tmp_path, [2], 1)
+    assert result["runs"]["2"]["outcome"] == "loss: differs by up to 5"
+
+
 def test_another_version_is_named(projects, tmp_path):
     folder = tmp_path / "gluoncv2-0.0.1.dist-info"
     folder.mkdir()

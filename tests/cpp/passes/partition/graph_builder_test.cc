@@ -36,6 +36,19 @@ TEST(GraphBuilder, NamesEveryDtype) {
   EXPECT_THROW(DtypeName(-1), UserError);
 }
 
+TEST(GraphBuilder, KnowsWhichGradientsOfConcatCannotReadBlocks) {
+  const auto must = [](const std::vector<Shape>& outputs, const Shape& input,
+                       const char* op = "_backward_Concat") {
+    return MustReadPlain(op, outputs, input);
+  };
+  EXPECT_TRUE(must({{4, 24, 2}, {4, 8, 2}}, {4, 32, 2}));
+  EXPECT_TRUE(must({{4, 16, 2}, {4, 8, 2}, {4, 16, 2}}, {4, 40, 2}));
+  EXPECT_FALSE(must({{4, 16, 2}, {4, 8, 2}}, {4, 24, 2})) << "the last part may be short";
+  EXPECT_FALSE(must({{4, 24, 2}, {4, 24, 1}}, {4, 24, 3})) << "not of channels";
+  EXPECT_FALSE(must({{4, 24, 2}, {4, 8, 2}}, {4, 32, 2}, "_backward_mul"));
+  EXPECT_FALSE(must({{24}, {8}}, {32}));
+}
+
 TEST(GraphBuilder, PlacesNodesAndNamesEachOnce) {
   GraphBuilder builder;
   for (int i = 0; i < 3; ++i) Variable(&builder, {2});
