@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import enum
 import functools
 import itertools
 import linecache
@@ -55,6 +56,22 @@ __all__ = ["trace", "trace_open", "without_data"]
 Made = TypeVar("Made")
 
 
+class _Pretence(enum.Enum):
+    """Who traces a module, as its code finds if it asks; in the order of the attempts.
+
+    A compiler's trace may leave out checks that depend on data, and may compute something else:
+    transformers makes masks that a plain call does without.
+    """
+
+    NONE = "nobody"
+    COMPILING = "torch.compile"
+    EXPORTING = "torch.export"
+
+
+# Traces with inputs by name.
+Attempt = Callable[[dict[str, Any], _Pretence], Made]
+
+
 def trace(
     model: torch.nn.Module,
     args: Inputs,
@@ -79,18 +96,11 @@ def trace(
     """
     positional, by_name = by_position_and_name(args, kwargs)
 
-    def attempt(named: dict[str, Any], in_timesteps: bool) -> Traced:
-        given = model, positional, named, device, gradients, in_timesteps
-        try:
-            return _trace(*given)
-        except _UntraceableError as error:
-            try:  # its code may take another way where it knows of an export
-                return _trace(*given, exporting=False)
-            except _UntraceableError:
-                raise error from error.__cause__
-
     def make(in_timesteps: bool) -> Traced:
-        return _without_cache(model, by_name, lambda named: attempt(named, in_timesteps))
+        def attempt(named: dict[str, Any], pretence: _Pretence) -> Traced:
+            return _trace(model, positional, named, device, gradients, in_timesteps, pretence)
+
+        return _without_cache(model, by_name, attempt)
 
     traced = make(False)
     if not traced.layers:
@@ -123,36 +133,49 @@ def trace_open(
         GraphError: the module cannot be traced, or its operators depend on values.
     """
 
-    def make(named: dict[str, Any]) -> OpenTrace:
+    def attempt(named: dict[str, Any], pretence: _Pretence) -> OpenTrace:
         numbers = NamedNumbers((tuple(args), named), places)
         given, others = numbers.given
-        traced = _trace(model, given, others, device, gradients, in_timesteps, numbers)
+        traced = _trace(model, given, others, device, gradients, in_timesteps, pretence, numbers)
         numbers.check(type(model).__name__)
         left = pytree.tree_leaves(list(traced.left.values()))
         if any(isinstance(each, (torch.SymFloat, torch.SymBool)) for each in left):
             raise GraphError(f"{type(model).__name__}: forward keeps a number of the call's")
         return OpenTrace(dataclasses.replace(traced, hints=numbers.hints), numbers)
 
-    return _without_cache(model, kwargs, make)
+    return _without_cache(model, kwargs, attempt)
 
 
 def _without_cache(
-    model: torch.nn.Module, kwargs: Mapping[str, Any], make: Callable[[dict[str, Any]], Made]
+    model: torch.nn.Module, kwargs: Mapping[str, Any], attempt: Attempt[Made]
 ) -> Made:
     """Make a trace; again without a cache if forward returns one unless told otherwise."""
     named = dict(kwargs)
     try:
-        return make(named)
+        return _pretending_less(attempt, named)
     except ReturnsObjectError as error:
         if not _uses_cache(getattr(model, "config", None)) or "use_cache" in named:
             raise
-        uncached = make({**named, "use_cache": False})
+        uncached = _pretending_less(attempt, {**named, "use_cache": False})
         warnings.warn(
             f"{error.module}: planned with use_cache=False, as forward returns a cache otherwise; "
             "say use_cache=False in the call or the configuration",
             stacklevel=3,
         )
         return uncached
+
+
+def _pretending_less(attempt: Attempt[Made], named: dict[str, Any]) -> Made:
+    """Make a trace with the least pretence that lets it be made."""
+    *others, last = _Pretence
+    for pretence in others:
+        try:
+            return attempt(named, pretence)
+        except ReturnsObjectError:
+            raise
+        except GraphError:  # the last attempt tells why
+            continue
+    return attempt(named, last)
 
 
 def _uses_cache(config: Any) -> bool:
@@ -170,8 +193,8 @@ def _trace(
     device: str,
     gradients: bool,
     in_timesteps: bool,
+    pretence: _Pretence,
     numbers: Optional[NamedNumbers] = None,
-    exporting: bool = True,
 ) -> Traced:
     device = traced_device(device)
 
@@ -198,8 +221,7 @@ def _trace(
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.enable_grad() if gradients else torch.no_grad())
         stack.enter_context(torch.inference_mode(False))
-        if exporting:
-            stack.enter_context(_exporting())
+        stack.enter_context(_pretending(pretence))
         stack.enter_context(marked_checkpoints())
         stack.enter_context(marked_modules(fake))
         stack.enter_context(GroupedProducts())
@@ -290,18 +312,15 @@ def _plain_tensors(values: Iterable[Any]) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _exporting() -> Iterator[None]:
-    """Pretend to be torch.export: modules then skip checks that depend on data."""
+def _pretending(pretence: _Pretence) -> Iterator[None]:
+    """Have the module's code find this tracer."""
     before = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
-    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = True
+    torch.compiler._is_compiling_flag = pretence is not _Pretence.NONE
+    torch.compiler._is_exporting_flag = pretence is _Pretence.EXPORTING
     try:
         yield
     finally:
         torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = before
-
-
-class _UntraceableError(GraphError):
-    """Torch or the module's code raised something in a trace."""
 
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
@@ -321,7 +340,7 @@ def _untraceable(model: torch.nn.Module, error: Exception) -> GraphError:
             f"{where}: writes in place to a tensor that is neither a buffer nor made in this call; "
             "expected register_buffer for tensors that forward changes"
         )
-    return _UntraceableError(
+    return GraphError(
         f"{where}: cannot be traced ({type(error).__name__}: {reason}); expected a forward whose "
         "operators and shapes do not depend on the values of tensors"
     )

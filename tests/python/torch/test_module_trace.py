@@ -122,7 +122,7 @@ class ByData(nn.Module):
         return data[data > 0].sum()
 
 
-def test_code_that_fails_only_in_an_export_is_traced_without() -> None:
+def test_code_that_fails_only_under_a_compiler_is_traced_without() -> None:
     class Masked(nn.Module):
         def __init__(self) -> None:
             super().__init__()
