@@ -57,6 +57,11 @@ class Walk {
       Add(node);
       adds = true;
     }
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (Waiting(node).size() < 2) continue;
+      Add(node);
+      adds = true;
+    }
     return adds ? std::move(found_) : WaitingSums();
   }
 
@@ -97,7 +102,7 @@ class Walk {
     if (IsSum(*row, input.index)) return true;
     const std::vector<NodeEntry>& inputs = graph_.nodes[input.node].inputs;
     return PassesThrough(input.node) &&
-           std::all_of(inputs.begin(), inputs.end(),
+           std::any_of(inputs.begin(), inputs.end(),
                        [&](NodeEntry of_input) { return MayWait(input.node, of_input); });
   }
 
