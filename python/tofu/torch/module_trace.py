@@ -315,7 +315,7 @@ def _plain_tensors(values: Iterable[Any]) -> Iterator[Any]:
 def _pretending(pretence: _Pretence) -> Iterator[None]:
     """Have the module's code find this tracer."""
     before = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
-    torch.compiler._is_compiling_flag = pretence is not _Pretence.NONE
+    torch.compiler._is_compiling_flag = pretence in (_Pretence.COMPILING, _Pretence.EXPORTING)
     torch.compiler._is_exporting_flag = pretence is _Pretence.EXPORTING
     try:
         yield
