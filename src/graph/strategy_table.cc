@@ -166,7 +166,7 @@ StrategyRow ReadRow(const JsonCursor& cursor) {
   if (cursor.Has("source")) row.source = cursor.At("source").String();
   if (cursor.Has("elementwise")) row.elementwise = cursor.At("elementwise").Bool();
   if (cursor.Has("random")) row.random = cursor.At("random").Bool();
-  if (cursor.Has("moves")) row.moves = cursor.At("moves").Bool();
+  if (cursor.Has("light")) row.light = cursor.At("light").Bool();
   if (cursor.Has("views")) row.views = cursor.At("views").Bool();
   const JsonCursor vars = cursor.At("vars");
   for (int i = 0; i < vars.Size(); ++i) row.vars.push_back(ReadVar(vars.At(i)));

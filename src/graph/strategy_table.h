@@ -101,8 +101,7 @@ struct StrategyRow {
   std::string source;  // "file:line" of the description
   bool elementwise = false;
   bool random = false;
-  bool moves =
-      false;  // only moves elements: with replication it may run whole everywhere
+  bool light = false;  // with replication, all workers may compute it whole
   bool views = false;  // its outputs are in the memory of its first input
   std::vector<IndexVar> vars;
   std::vector<int> splittable;

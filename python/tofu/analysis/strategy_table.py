@@ -30,7 +30,7 @@ from tofu.analysis.table import (
 from tofu.errors import ConfigError, TofuError
 from tofu.lang.tracing import Shape
 
-__all__ = ["WHOLE", "strategy_table", "table_digest", "table_document", "table_text"]
+__all__ = ["WHOLE", "Call", "strategy_table", "table_digest", "table_document", "table_text"]
 
 # The attribute of a node that must not be split; its value is the reason.
 WHOLE = "__tofu_whole__"
@@ -51,8 +51,8 @@ class Call(NamedTuple):
     outputs: tuple[Shape, ...]
 
 
-# Replaces a row, given the shapes of its operator's inputs and outputs.
-Restrict = Callable[[Row, Sequence[Shape], Sequence[Shape]], Row]
+# Replaces the row of an operator's call.
+Restrict = Callable[[Row, Call], Row]
 
 
 def strategy_table(
@@ -133,12 +133,12 @@ def _made(
             name = described_name(call.op, attrs)[0]
             undescribed[name] = undescribed.get(name) or reason
         else:
-            row = (restrict or _of_mxnet)(row, call.inputs, call.outputs)
+            row = (restrict or _of_mxnet)(row, call)
         rows.append(row)
     return document(None if number < 0 else rows[number] for number in numbers), undescribed
 
 
-def _of_mxnet(row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> Row:
+def _of_mxnet(row: Row, call: Call) -> Row:
     return unweighted(row)
 
 

@@ -32,7 +32,7 @@ from tofu.dtypes import dtype_bytes
 from tofu.lang import ir
 from tofu.lang.tracing import Shape, Trace
 
-__all__ = ["KINDS", "Work", "WorkRecord", "node_work", "operator_work"]
+__all__ = ["KINDS", "Work", "WorkRecord", "is_light", "node_work", "operator_work"]
 
 WorkRecord = tuple[str, float, float]  # kind, FLOPs, bytes
 
@@ -80,6 +80,17 @@ def operator_work(
         return UNKNOWN
 
 
+def is_light(
+    op: str, attrs: Mapping[str, str], ins: Sequence[Shape], outs: Sequence[Shape]
+) -> bool:
+    """Whether memory bounds an operator's call, not arithmetic: that of a known description.
+
+    Takes what ``operator_work`` takes.
+    """
+    work = operator_work(op, attrs, ins, outs)
+    return work is not UNKNOWN and work.flops < _DENSE * _elements(ins, outs)
+
+
 def node_work(node: _core.Node) -> WorkRecord:
     """The work of a node: its kind, its FLOPs, and the bytes that it reads and writes.
 
@@ -107,8 +118,11 @@ def _count(
     trace = description.trace(ins, outs, dict(attrs))
     counter = _Counter(trace, ins, outs)
     flops = sum(counter.flops())
-    elements = sum(math.prod(shape) for shape in (*ins, *outs))
-    return Work(counter.kind(is_dense=flops >= _DENSE * elements), flops)
+    return Work(counter.kind(is_dense=flops >= _DENSE * _elements(ins, outs)), flops)
+
+
+def _elements(ins: Iterable[Shape], outs: Iterable[Shape]) -> int:
+    return sum(math.prod(shape) for shape in (*ins, *outs))
 
 
 class _Counter:

@@ -1,18 +1,17 @@
-"""Finds the strategies of ATen operators, and which operators compute nothing."""
+"""Finds the strategies of ATen operators, and which operators are light or compute nothing."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Sequence
 
 import torch
 
 from tofu import _core
-from tofu.analysis.strategy_table import strategy_table
+from tofu.analysis.strategy_table import Call, strategy_table
 from tofu.analysis.table import Row
+from tofu.analysis.work import is_light
 from tofu.lang.description import Description
-from tofu.lang.tracing import Shape
 from tofu.torch.calls import run_as
 
 __all__ = ["aten_table", "computes_nothing"]
@@ -29,20 +28,21 @@ def aten_table(graph: _core.Graph) -> tuple[_core.StrategyTable, dict[str, str]]
 
 
 class _Marker:
-    """Marks rows of operators that compute nothing, and of views.
+    """Marks rows of light operators, and of views.
 
-    Most that compute nothing are views, so devices that have the whole tensor may all make the
-    whole view. Returns the same row for the same row.
+    Returns the same row for the same row, if its calls are alike.
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Row, Row]] = {}
+        self._known: dict[tuple[int, bool], tuple[Row, Row]] = {}
 
-    def __call__(self, row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> Row:
-        if id(row) not in self._known:
-            moves, views = computes_nothing(row["op"]), _views(row["op"])
-            self._known[id(row)] = row, {**row, "moves": moves, "views": views}
-        return self._known[id(row)][1]
+    def __call__(self, row: Row, call: Call) -> Row:
+        light = is_light(call.op, dict(call.attrs), call.inputs, call.outputs)
+        known = self._known.get((id(row), light))
+        if known is None:
+            known = row, {**row, "light": light, "views": _views(row["op"])}
+            self._known[id(row), light] = known
+        return known[1]
 
 
 def computes_nothing(operator: str) -> bool:

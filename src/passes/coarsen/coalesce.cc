@@ -11,7 +11,6 @@
 #include "graph/repeats.h"
 #include "passes/coarsen/elementwise.h"
 #include "passes/coarsen/timesteps.h"
-#include "passes/coarsen/waiting_sums.h"
 
 namespace tofu {
 namespace {
@@ -26,10 +25,10 @@ class Coalescer {
         options_(options),
         used_(UsedEntries(graph)),
         entries_(graph.num_entries()),
+        waiting_(FindWaitingSums(graph, table, options.sums_wait)),
         pinned_(options.pinned) {}
 
   CoarseGraph Run() {
-    if (options_.sums_wait) waiting_ = FindWaitingSums(graph_, table_);
     FindUpdates();
     MergeElementwise();
     MergeVariablesWithGradients();
@@ -280,8 +279,8 @@ class Coalescer {
   const Groups& groups_;
   const CoalesceOptions& options_;
   const std::vector<bool> used_;
-  WaitingSums waiting_;
   UnionFind entries_;
+  const WaitingSums waiting_;
   std::map<int, Cuts> pinned_;            // root in entries_ -> its cuts
   std::map<std::string, int> variables_;  // name -> entry
   // The tensor that an update is split like instead of its weight: by the weight's name,

@@ -32,6 +32,7 @@
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/group.h"
+#include "passes/coarsen/waiting_sums.h"
 
 namespace tofu {
 
@@ -100,8 +101,8 @@ struct CoalesceOptions {
   // [node]: element-wise operators to which rule 1 does not apply; empty: none.
   std::vector<bool> released = {};
   UpdateTies updates = UpdateTies::kAll;
-  bool sums_wait = false;           // whether rule 5 applies; else no tensor may be terms
-  std::map<int, Cuts> pinned = {};  // entry -> its cuts, by step
+  SumsWait sums_wait = SumsWait::kNever;  // where rule 5 applies
+  std::map<int, Cuts> pinned = {};        // entry -> its cuts, by step
 };
 
 CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table, const Groups& groups,

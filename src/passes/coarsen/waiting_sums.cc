@@ -47,7 +47,8 @@ class Walk {
     found_.nodes.assign(graph.nodes.size(), false);
   }
 
-  WaitingSums Run() {
+  WaitingSums Run(SumsWait where) {
+    if (where == SumsWait::kNever) return {};
     const std::set<std::string> parameters = Parameters();
     bool adds = false;
     for (size_t i = 0; i < graph_.heads.size(); ++i) {
@@ -57,7 +58,8 @@ class Walk {
       Add(node);
       adds = true;
     }
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
+    for (int node = 0; where == SumsWait::kAnywhere && node < graph_.num_nodes();
+         ++node) {
       if (Waiting(node).size() < 2) continue;
       Add(node);
       adds = true;
@@ -146,8 +148,9 @@ class Walk {
 
 }  // namespace
 
-WaitingSums FindWaitingSums(const Graph& graph, const StrategyTable& table) {
-  return Walk(graph, table).Run();
+WaitingSums FindWaitingSums(const Graph& graph, const StrategyTable& table,
+                            SumsWait where) {
+  return Walk(graph, table).Run(where);
 }
 
 }  // namespace tofu

@@ -3,14 +3,15 @@
 //
 // A weight that several operators use has a gradient that is a sum of as many tensors.
 // Each of them is a sum over the workers itself, which need not be reduced before all are
-// added up.
+// added up. The gradient of a tensor that several products read is such a sum, too.
 //
-// Rule:       the walk begins at a parameter's gradient and goes back through operators
-//             that pass terms of all their inputs through (StrategyRow::terms) and reduce
-//             nothing. A tensor may wait if one operator of the walk reads it, nothing
-//             else does, it has the gradient's type, and its operator either reduces it
-//             by a sum, or is of the walk and all its inputs may wait.
-// Input:      a training graph and its strategy table.
+// Rule:       the walk begins at a parameter's gradient, or at any operator that adds up
+//             several such tensors, and goes back through operators that pass terms of
+//             all their inputs through (StrategyRow::terms) and reduce nothing. A tensor
+//             may wait if one operator of the walk reads it, nothing else does, it has
+//             that operator's type, and its operator either reduces it by a sum, or is of
+//             the walk and one of its inputs may wait.
+// Input:      a training graph, its strategy table, and where sums may wait.
 // Output:     WaitingSums; empty if no operator adds up at least two such tensors.
 // Errors:     none.
 // Position:   before coalesce.h, which keeps such tensors apart from others.
@@ -25,6 +26,8 @@
 
 namespace tofu {
 
+enum class SumsWait { kNever, kInGradients, kAnywhere };  // in parameters' gradients
+
 struct WaitingSums {
   std::vector<bool> entries;  // [entry]: may be terms
   std::vector<bool> nodes;    // [node]: reads such tensors, and passes terms through
@@ -33,7 +36,8 @@ struct WaitingSums {
   bool AddsTerms(int node) const { return !nodes.empty() && nodes[node]; }
 };
 
-WaitingSums FindWaitingSums(const Graph& graph, const StrategyTable& table);
+WaitingSums FindWaitingSums(const Graph& graph, const StrategyTable& table,
+                            SumsWait where);
 
 }  // namespace tofu
 

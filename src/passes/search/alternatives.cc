@@ -133,7 +133,7 @@ std::vector<int> Preferred(const CutExtents& left, const std::vector<int>& candi
 bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row) {
   if (row == nullptr || row->random) return false;
   return restrictions.operators_may_be_whole ||
-         (restrictions.moves_may_be_whole && row->moves);
+         (restrictions.light_may_be_whole && row->light);
 }
 
 SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node,

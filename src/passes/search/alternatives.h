@@ -27,8 +27,8 @@ struct Restrictions {
   // Operators may stay whole, too: then all workers of the step compute the same.
   // Operators of random numbers may not.
   bool operators_may_be_whole = false;
-  // Operators that only move elements may stay whole.
-  bool moves_may_be_whole = false;
+  // Light operators may stay whole.
+  bool light_may_be_whole = false;
   // No operator is split along a variable that reduces an output, unless no other
   // variable can be cut evenly.
   bool forbid_output_reduction = false;

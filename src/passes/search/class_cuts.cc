@@ -47,16 +47,20 @@ bool CutsAlike(const CoarseGraph& coarse, const Plan& plan) {
 
 CoarseGraph ClassesOf(const Graph& graph, const StrategyTable& table, const Plan& plan) {
   const Groups groups = GroupForwardBackward(graph, table);
-  const bool sums_wait = HasTerms(plan);
+  const std::vector<SumsWait> waits =
+      HasTerms(plan) ? std::vector{SumsWait::kInGradients, SumsWait::kAnywhere}
+                     : std::vector{SumsWait::kNever};
   for (const bool merge_timesteps : {true, false}) {
     for (const bool merge_elementwise : {true, false}) {
       if (merge_timesteps && !merge_elementwise) continue;
       for (const UpdateTies updates :
            {UpdateTies::kAll, UpdateTies::kGradient, UpdateTies::kNone}) {
-        CoarseGraph coarse =
-            Coalesce(graph, table, groups,
-                     {merge_elementwise, merge_timesteps, {}, updates, sums_wait});
-        if (CutsAlike(coarse, plan)) return coarse;
+        for (const SumsWait sums_wait : waits) {
+          CoarseGraph coarse =
+              Coalesce(graph, table, groups,
+                       {merge_elementwise, merge_timesteps, {}, updates, sums_wait});
+          if (CutsAlike(coarse, plan)) return coarse;
+        }
       }
     }
   }

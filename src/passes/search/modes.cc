@@ -136,9 +136,12 @@ UpdateTies UpdateTiesOf(const std::string& name, bool may_be_whole) {
   return are_apart ? UpdateTies::kNone : UpdateTies::kAll;
 }
 
-bool SumsMayWait(const std::string& name, bool may_be_whole) {
-  if (name == "data-parallel" || IsZero(name) || name == "mesh-tensorflow") return true;
-  return may_be_whole && (name == "tofu" || name == "flat");
+SumsWait SumsWaitOf(const std::string& name, bool may_be_whole) {
+  if (name == "data-parallel" || IsZero(name) || name == "mesh-tensorflow") {
+    return SumsWait::kInGradients;
+  }
+  const bool is_own = name == "tofu" || name == "flat";
+  return may_be_whole && is_own ? SumsWait::kAnywhere : SumsWait::kNever;
 }
 
 std::vector<bool> ReplicableTensors(const Graph& graph, const StrategyTable& table,

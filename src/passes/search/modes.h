@@ -36,9 +36,9 @@ bool ReleasesMerges(const std::string& name);
 // stay whole; only then can it pay to cut gradients and optimizer states apart.
 UpdateTies UpdateTiesOf(const std::string& name, bool may_be_whole);
 
-// Whether sums may wait as terms (coarsen/waiting_sums.h). They take more memory than
+// Where sums may wait as terms (coarsen/waiting_sums.h). They take more memory than
 // tiles, so without whole tensors only the modes that hold whole gradients have them.
-bool SumsMayWait(const std::string& name, bool may_be_whole);
+SumsWait SumsWaitOf(const std::string& name, bool may_be_whole);
 
 // [tensor class]: whether it may stay whole, as parameters, their gradients and states
 // may, tensors that may wait, tensors without a batch, such as the means of a batch norm,

@@ -85,7 +85,7 @@ CoarseGraph MergedClasses(const PlanRequest& request, bool may_be_whole,
   return Coalesce(
       request.graph, request.table, request.groups,
       {true, released.empty(), released, TiesOf(request.options, may_be_whole),
-       SumsMayWait(request.options.mode, may_be_whole),
+       SumsWaitOf(request.options.mode, may_be_whole),
        PinnedEntries(request.graph, request.options.pins,
                      PartsOf(request.options).size())});
 }
@@ -96,7 +96,7 @@ CoarseGraph UnmergedClasses(const PlanRequest& request, bool may_be_whole) {
                    false,
                    {},
                    TiesOf(request.options, may_be_whole),
-                   SumsMayWait(request.options.mode, may_be_whole)});
+                   SumsWaitOf(request.options.mode, may_be_whole)});
 }
 
 bool HasTimesteps(const CoarseGraph& coarse) {
@@ -134,7 +134,7 @@ RecursiveOptions OptionsOf(const PlanRequest& request, const CoarseGraph& coarse
         counts ? std::vector<bool>(coarse.tensors.size(), true)
                : ReplicableTensors(request.graph, request.table, coarse);
     recursive.restrictions.operators_may_be_whole = counts;
-    recursive.restrictions.moves_may_be_whole = true;
+    recursive.restrictions.light_may_be_whole = true;
     AllowUnevenBatch(request.graph, request.table, coarse, &recursive.restrictions);
   }
   recursive.objective = options.objective;

@@ -148,7 +148,7 @@ class BruteForce {
     const OpClass& op = coarse_.operators[coarse_.op_class[node]];
     const bool may_be_whole = row != nullptr && !row->random &&
                               (space_.operators_may_be_whole || op.adds_terms ||
-                               (!space_.may_be_whole.empty() && row->moves));
+                               (!space_.may_be_whole.empty() && row->light));
     std::vector<Cuts> choices =
         Choices(extents, allowed, may_be_whole, BatchOf(batch_.operators, op.nodes),
                 op.adds_terms ? row->terms : kNothingElse);

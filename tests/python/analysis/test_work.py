@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tofu.analysis import work as counting
-from tofu.analysis.work import KINDS, UNKNOWN, Work, operator_work
+from tofu.analysis.work import KINDS, UNKNOWN, Work, is_light, operator_work
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,16 @@ def test_parts_share_the_work_of_the_whole() -> None:
     terms = operator_work("dot", {}, [(8, 8), (8, 4)], [(8, 4)])
     assert whole.flops == 2 * rows.flops == 2 * terms.flops
     assert {whole.kind, rows.kind} <= set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("op", "ins", "outs", "light"),
+    [
+        ("elemwise_add", [(5, 7), (5, 7)], [(5, 7)], True),
+        ("sum", [(64, 32)], [(1,)], True),
+        ("dot", [(64, 32), (32, 64)], [(64, 64)], False),
+        ("not described", [(5, 7)], [(5, 7)], False),
+    ],
+)
+def test_an_operator_is_light_if_memory_bounds_it(op, ins, outs, light):
+    assert is_light(op, {}, ins, outs) is light

@@ -204,34 +204,39 @@ def network(seed: int, parts: list[int]) -> Network:
 
 
 def waiting(net: Network) -> tuple[set[int], set[int]]:
-    """The tensors that may be terms, and the operators that end a chain of them."""
+    """The tensors that may be terms, and the operators that add some up."""
     maker = {op.output: (number, op) for number, op in enumerate(net.operators)}
     readers: dict[int, list[int]] = {}
     for number, op in enumerate(net.operators):
         for entry in op.inputs:
             readers.setdefault(entry, []).append(number)
 
+    def terms(op: Operator) -> list[int]:
+        return [entry for entry in op.inputs if op.adds and may_wait(entry)]
+
     def may_wait(entry: int) -> bool:
         if entry not in maker or entry in net.heads.values() or len(readers[entry]) != 1:
             return False
         op = maker[entry][1]
-        return not op.elementwise or (op.adds and all(map(may_wait, op.inputs)))
+        return not op.elementwise or bool(terms(op))
 
-    found, ends = set(), set()
-    for head, entry in net.heads.items():
-        if not head.startswith("gradient") or not maker[entry][1].adds:
-            continue
-        walk, seen, pairs = [entry], set(), 0
-        while walk:
-            number, op = maker[walk.pop()]
-            inputs = [each for each in op.inputs if may_wait(each)]
-            seen.update(inputs)
-            pairs += len(inputs) >= 2
-            walk += [each for each in inputs if net.operators[maker[each][0]].adds]
-        if pairs:
-            found |= seen
-            ends.add(maker[entry][0])
-    return found, ends
+    found: set[int] = set()
+    adders: set[int] = set()
+
+    def chain(number: int) -> Iterator[int]:
+        yield number
+        for entry in terms(net.operators[number]):
+            if net.operators[maker[entry][0]].adds:
+                yield from chain(maker[entry][0])
+
+    starts = [maker[e][0] for head, e in net.heads.items() if head.startswith("gradient")]
+    for number in [*starts, *range(len(net.operators))]:
+        several = [len(terms(net.operators[each])) > 1 for each in chain(number)]
+        if any(several) if number in starts else several[0]:
+            for each in filter(lambda each: terms(net.operators[each]), chain(number)):
+                found.update(terms(net.operators[each]))
+                adders.add(each)
+    return found, adders
 
 
 @dataclass(frozen=True)
@@ -323,7 +328,7 @@ def first(twins: dict[int, int], entry: int) -> int:
 
 def optimum(net: Network) -> int:
     """The least bytes of any plan."""
-    may_wait, ends = waiting(net)
+    may_wait, adders = waiting(net)
     steps = len(net.parts)
     twins = {  # a gradient is cut as its parameter
         entry: next(e for e, t in enumerate(net.tensors) if t.name == head.split(":")[1])
@@ -332,7 +337,7 @@ def optimum(net: Network) -> int:
     }
     for op in net.operators:  # an addition whose sum waits, too, cuts its tensors alike
         if op.elementwise and op.output in may_wait:
-            for entry in op.inputs:
+            for entry in may_wait.intersection(op.inputs):
                 twins[first(twins, entry)] = first(twins, op.output)
 
     offsets: dict[tuple[str, int], int] = {}
@@ -344,9 +349,11 @@ def optimum(net: Network) -> int:
         domains["tensor", entry] = list(itertools.product(choices, repeat=steps))
     for number, op in enumerate(net.operators):
         names = sorted(set("".join(op.dims)))
-        if (op.elementwise and op.output in may_wait) or number in ends:
+        if number in adders:
             names.append(TERMS)
-        elif op.elementwise and not net.tensors[op.output].batch:
+        if op.output not in may_wait and (
+            number in adders or (op.elementwise and not net.tensors[op.output].batch)
+        ):
             names.append(WHOLE)
         domains["operator", number] = list(itertools.product(names, repeat=steps))
     for key, domain in domains.items():

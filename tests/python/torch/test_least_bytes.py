@@ -88,14 +88,14 @@ def test_no_way_of_parallel_data_sends_less(import_script, name) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "more"), [("gpt2", 0.7), pytest.param("bert", 1.2, marks=pytest.mark.slow)]
+    ("name", "more"), [("gpt2", 0.44), pytest.param("bert", 0.38, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_parallel_tensors_do_not_send_much_less(import_script, name, more, ranks) -> None:
     """One layer of width 32 with four heads, and so few words that this formula is the least.
 
-    Megatron computes norms and additions of whole activations on every rank. Here they stay cut,
-    so every operator that reads a whole activation gathers it, also in the backward pass.
+    Megatron orders the columns of the product for queries, keys and values by heads. Here they
+    have the script's order, so ranks gather some of them.
     """
     model, args, kwargs = import_script("torch_models").made(name, 2)
     least = tensor_parallel(args[0].numel(), ranks, 32, 1)

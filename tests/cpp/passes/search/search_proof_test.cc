@@ -81,7 +81,7 @@ TEST_P(OneStep, EqualsBruteForceWhereTensorsMayStayWhole) {
 // The table, in which some operators count as moving elements only.
 StrategyTable WithMoves(StrategyTable table) {
   for (size_t r = 0; r < table.rows.size(); r += 2) {
-    table.rows[r].moves = !table.rows[r].elementwise;
+    table.rows[r].light = !table.rows[r].elementwise;
   }
   return table;
 }
