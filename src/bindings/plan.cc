@@ -16,12 +16,12 @@
 #include "graph/names.h"
 #include "graph/plan_json.h"
 #include "passes/memory/estimate_memory.h"
+#include "passes/search/cost/give_shares.h"
+#include "passes/search/cost/predict.h"
 #include "passes/search/explain.h"
-#include "passes/search/give_shares.h"
 #include "passes/search/make_frontier.h"
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
-#include "passes/search/predict.h"
 #include "passes/search/step_problem.h"
 
 namespace py = pybind11;

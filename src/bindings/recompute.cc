@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "bindings/documents.h"
-#include "graph/draws.h"
-#include "graph/repeats.h"
+#include "graph/lives/draws.h"
+#include "graph/lives/repeats.h"
 
 namespace py = pybind11;
 

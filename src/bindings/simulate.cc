@@ -10,7 +10,7 @@
 #include "bindings/documents.h"
 #include "bindings/memory_rules.h"
 #include "machine/machine.h"
-#include "passes/search/time_cost.h"
+#include "passes/search/cost/time_cost.h"
 #include "passes/simulate/operator_calls.h"
 
 namespace py = pybind11;

@@ -8,7 +8,7 @@
 
 #include "bindings/documents.h"
 #include "solver/least_limit.h"
-#include "solver/read_problem.h"
+#include "solver/problem/read_problem.h"
 #include "solver/solve.h"
 
 namespace py = pybind11;

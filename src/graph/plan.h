@@ -25,7 +25,7 @@ enum class PlanStatus {
   kFeasible,      // valid, at most total_bytes - lower_bound_bytes from the optimum
 };
 
-// The objective of a search, if not bytes (passes/search/cost_model.h).
+// The objective of a search, if not bytes (passes/search/cost/cost_model.h).
 struct PlanObjective {
   std::string name;
   std::string unit;
@@ -33,8 +33,8 @@ struct PlanObjective {
   int64_t lower_bound = 0;  // of every plan of these steps
 };
 
-// The time of a step on a machine, as passes/search/predict.h predicts it: means over
-// the workers.
+// The time of a step on a machine, as passes/search/cost/predict.h predicts it: means
+// over the workers.
 struct PredictedTime {
   struct Link {
     std::string name;
@@ -55,7 +55,7 @@ struct PredictedTime {
 };
 
 // The route by which workers assemble an input that several of them need, instead of
-// fetching it directly (passes/search/routes.h).
+// fetching it directly (passes/search/cost/routes.h).
 struct Route {
   int node = 0;
   int input = 0;

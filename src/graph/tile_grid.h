@@ -1,6 +1,6 @@
 // The bounds of a tensor's tiles along each dimension. Steps that trade places
-// (passes/search/patterns.h) give the same tiles to other workers, so a grid holds for
-// all their orders.
+// (passes/search/tilings/patterns.h) give the same tiles to other workers, so a grid
+// holds for all their orders.
 #ifndef TOFU_GRAPH_TILE_GRID_H_
 #define TOFU_GRAPH_TILE_GRID_H_
 

@@ -22,8 +22,8 @@
 #include <limits>
 #include <vector>
 
-#include "solver/choice_problem.h"
-#include "solver/deadline.h"
+#include "solver/problem/choice_problem.h"
+#include "solver/problem/deadline.h"
 
 namespace tofu {
 

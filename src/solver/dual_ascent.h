@@ -30,7 +30,7 @@
 #include <limits>
 #include <vector>
 
-#include "solver/choice_problem.h"
+#include "solver/problem/choice_problem.h"
 #include "solver/reduce_core.h"
 
 namespace tofu {

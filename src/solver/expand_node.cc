@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "solver/eliminate_core.h"
+#include "solver/elimination/eliminate_core.h"
 #include "solver/local_search.h"
 #include "solver/raise_bound.h"
 #include "solver/reduce_core.h"

@@ -27,9 +27,9 @@
 #include <utility>
 #include <vector>
 
-#include "solver/choice_problem.h"
-#include "solver/deadline.h"
 #include "solver/dual_ascent.h"
+#include "solver/problem/choice_problem.h"
+#include "solver/problem/deadline.h"
 
 namespace tofu {
 

@@ -31,7 +31,7 @@
 #include <functional>
 #include <vector>
 
-#include "solver/deadline.h"
+#include "solver/problem/deadline.h"
 
 namespace tofu {
 

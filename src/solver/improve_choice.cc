@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "solver/branch_and_bound.h"
-#include "solver/eliminate_core.h"
+#include "solver/elimination/eliminate_core.h"
 #include "solver/reduce_core.h"
 
 namespace tofu {

@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "solver/choice_problem.h"
-#include "solver/deadline.h"
+#include "solver/problem/choice_problem.h"
+#include "solver/problem/deadline.h"
 
 namespace tofu {
 

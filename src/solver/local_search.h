@@ -14,8 +14,8 @@
 #include <optional>
 #include <vector>
 
-#include "solver/choice_problem.h"
-#include "solver/deadline.h"
+#include "solver/problem/choice_problem.h"
+#include "solver/problem/deadline.h"
 
 namespace tofu {
 

@@ -21,8 +21,8 @@
 #include <functional>
 #include <vector>
 
-#include "solver/deadline.h"
 #include "solver/dual_ascent.h"
+#include "solver/problem/deadline.h"
 
 namespace tofu {
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "solver/moments.h"
+#include "solver/problem/moments.h"
 #include "solver/worklist.h"
 
 namespace tofu {

@@ -23,8 +23,8 @@
 
 #include <vector>
 
-#include "solver/choice_problem.h"
-#include "solver/table_memo.h"
+#include "solver/problem/choice_problem.h"
+#include "solver/problem/table_memo.h"
 
 namespace tofu {
 

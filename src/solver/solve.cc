@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "solver/branch_and_bound.h"
-#include "solver/eliminate_core.h"
-#include "solver/merge_classes.h"
+#include "solver/elimination/eliminate_core.h"
+#include "solver/problem/merge_classes.h"
+#include "solver/problem/split_core.h"
 #include "solver/reduce_core.h"
-#include "solver/split_core.h"
 
 namespace tofu {
 namespace {

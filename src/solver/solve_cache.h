@@ -4,8 +4,8 @@
 #ifndef TOFU_SOLVER_SOLVE_CACHE_H_
 #define TOFU_SOLVER_SOLVE_CACHE_H_
 
-#include "solver/eliminate.h"
-#include "solver/table_memo.h"
+#include "solver/elimination/eliminate.h"
+#include "solver/problem/table_memo.h"
 
 namespace tofu {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "solver/dual_ascent.h"
+#include "solver/problem/sum_pairs.h"
 #include "solver/raise_bound.h"
-#include "solver/sum_pairs.h"
 
 namespace tofu {
 namespace {

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "solver/choice_problem.h"
-#include "solver/deadline.h"
+#include "solver/problem/choice_problem.h"
+#include "solver/problem/deadline.h"
 #include "solver/reduce_core.h"
 
 namespace tofu {

@@ -1,8 +1,8 @@
 """Searches within a memory limit: lowers the limit of tiles until the plan found fits.
 
-A search limits tiles only (src/passes/search/memory_limit.h). The memory that a plan really takes,
-with the regions that operators fetch and the blocks that MXNet cannot reuse, is known afterwards;
-the limit of the tiles is lowered by the excess, until the plan fits.
+A search limits tiles only (src/passes/search/tilings/memory_limit.h). The memory that a plan
+really takes, with the regions that operators fetch and the blocks that MXNet cannot reuse, is known
+afterwards; the limit of the tiles is lowered by the excess, until the plan fits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Searches the plan of a problem: the candidates of an objective, and the graph that a run uses.
 
 For bytes there is one candidate. For time, the search adds up the times of operators by themselves
-(src/passes/search/time_cost.h), and only the simulator sees which waits for which: plans for time,
+(passes/search/cost/time_cost.h), and only the simulator sees which waits for which: plans for time,
 with and without operators that all workers compute, the plan for bytes, and those plans of other
 modes that are predicted to be about as fast are simulated, and the fastest that fits the machine's
 memory is taken.

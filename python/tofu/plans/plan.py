@@ -487,7 +487,7 @@ def gap_text(best: int, bound: int) -> str:
 
 
 def format_cost(cost: int, objective: str) -> str:
-    """A search's cost in the unit of its objective (src/passes/search/cost_model.h)."""
+    """A search's cost in the unit of its objective (src/passes/search/cost/cost_model.h)."""
     if objective == "time":
         return format_seconds(cost / 1e9)
     return format_bytes(cost) if objective == "bytes" else f"{cost:,}"

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/union_find.h"
 #include "graph/head_roles.h"
-#include "graph/repeats.h"
+#include "graph/lives/repeats.h"
 #include "passes/coarsen/elementwise.h"
 #include "passes/coarsen/timesteps.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "graph/head_roles.h"
-#include "graph/repeats.h"
+#include "graph/lives/repeats.h"
 #include "passes/coarsen/elementwise.h"
 
 namespace tofu {

@@ -2,9 +2,9 @@
 // boxes depend.
 //
 // A plan gives each worker a box of a tensor: its tile, or the region that its part of an
-// operator needs or produces (passes/search/cost.h, GroupBoxes). Along a dimension, the
-// box depends on the digits of few steps only. So the walk goes through the digits of one
-// dimension after the other, and follows those whose interval overlaps the region.
+// operator needs or produces (passes/search/cost/cost.h, GroupBoxes). Along a dimension,
+// the box depends on the digits of few steps only. So the walk goes through the digits of
+// one dimension after the other, and follows those whose interval overlaps the region.
 //
 // The same walk answers two questions: it finds the owners of the pieces of a region that
 // a worker needs, and the readers of a tile that it holds.
@@ -25,7 +25,7 @@
 
 #include "graph/box.h"
 #include "passes/divide/fetch.h"
-#include "passes/search/cost.h"
+#include "passes/search/cost/cost.h"
 
 namespace tofu {
 

@@ -18,7 +18,7 @@
 #include "graph/box.h"
 #include "passes/divide/fetch.h"
 #include "passes/divide/worker_program.h"
-#include "passes/search/cost.h"
+#include "passes/search/cost/cost.h"
 
 namespace tofu {
 

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
-#include "graph/memory_order.h"
-#include "graph/repeats.h"
+#include "graph/lives/memory_order.h"
+#include "graph/lives/repeats.h"
 #include "mxnet/dialect/dialect.h"
 #include "passes/divide/constants.h"
 #include "passes/divide/head_requests.h"

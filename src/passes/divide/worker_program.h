@@ -13,9 +13,10 @@
 // Input:      a training graph, its strategy table, and a plan for it.
 // Output:     the worker's steps in memory_order.h's order of the serial graph.
 // Invariants: an owner sends a reader at most one piece for each fetch. The bytes fetched
-//             are those that the plan's cost counts (passes/search/cost.h), less those of
-//             shared regions (share_regions.h) and of constants, and more by those that
-//             routes add. A region that goes over a route takes a fetch for each move.
+//             are those that the plan's cost counts (passes/search/cost/cost.h), less
+//             those of shared regions (share_regions.h) and of constants, and more by
+//             those that routes add. A region that goes over a route takes a fetch for
+//             each move.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable) if the
 //             parts of an operator leave out some of its output, UserError(kPlan) for a
 //             route that does not fit.
@@ -38,7 +39,7 @@
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
 #include "passes/divide/fetch.h"
-#include "passes/search/cost.h"
+#include "passes/search/cost/cost.h"
 
 namespace tofu {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/box.h"
-#include "graph/tensor_lives.h"
+#include "graph/lives/tensor_lives.h"
 
 namespace tofu {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "graph/draws.h"
 #include "graph/head_roles.h"
-#include "graph/repeats.h"
-#include "graph/tensor_lives.h"
+#include "graph/lives/draws.h"
+#include "graph/lives/repeats.h"
+#include "graph/lives/tensor_lives.h"
 #include "graph/verify_graph.h"
 #include "passes/recompute/choose_segments.h"
 

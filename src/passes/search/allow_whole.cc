@@ -4,12 +4,12 @@
 #include <utility>
 #include <vector>
 
-#include "passes/search/class_cuts.h"
 #include "passes/search/fit_limit.h"
-#include "passes/search/joint_search.h"
 #include "passes/search/modes.h"
-#include "passes/search/recursive_search.h"
+#include "passes/search/recursion/joint_search.h"
+#include "passes/search/recursion/recursive_search.h"
 #include "passes/search/release_elementwise.h"
+#include "passes/search/tilings/class_cuts.h"
 
 namespace tofu {
 namespace {

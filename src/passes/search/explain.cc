@@ -10,11 +10,11 @@
 #include "graph/names.h"
 #include "graph/plan_json.h"
 #include "passes/coarsen/coalesce.h"
-#include "passes/search/class_cuts.h"
-#include "passes/search/cost.h"
-#include "passes/search/plan_bytes.h"
-#include "passes/search/slot_bytes.h"
-#include "passes/search/step_search.h"
+#include "passes/search/cost/cost.h"
+#include "passes/search/cost/plan_bytes.h"
+#include "passes/search/cost/slot_bytes.h"
+#include "passes/search/recursion/step_search.h"
+#include "passes/search/tilings/class_cuts.h"
 
 namespace tofu {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "passes/search/class_cuts.h"
-#include "passes/search/memory_limit.h"
-#include "passes/search/recursive_search.h"
+#include "passes/search/recursion/recursive_search.h"
+#include "passes/search/tilings/class_cuts.h"
+#include "passes/search/tilings/memory_limit.h"
 
 namespace tofu {
 namespace {

@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "base/error.h"
-#include "passes/search/class_cuts.h"
 #include "passes/search/fit_limit.h"
-#include "passes/search/memory_limit.h"
 #include "passes/search/modes.h"
-#include "passes/search/recursive_search.h"
+#include "passes/search/recursion/recursive_search.h"
 #include "passes/search/release_elementwise.h"
 #include "passes/search/release_timesteps.h"
+#include "passes/search/tilings/class_cuts.h"
+#include "passes/search/tilings/memory_limit.h"
 #include "solver/explore_limits.h"
 
 namespace tofu {

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "passes/search/allow_whole.h"
-#include "passes/search/dump.h"
 #include "passes/search/fit_limit.h"
 #include "passes/search/modes.h"
-#include "passes/search/recursive_search.h"
+#include "passes/search/recursion/dump.h"
+#include "passes/search/recursion/recursive_search.h"
 #include "passes/search/release_elementwise.h"
 #include "passes/search/release_timesteps.h"
 

@@ -18,7 +18,7 @@
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
 #include "passes/search/plan_request.h"
-#include "passes/search/progress.h"
+#include "passes/search/recursion/progress.h"
 
 namespace tofu {
 

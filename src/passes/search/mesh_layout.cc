@@ -10,8 +10,8 @@
 
 #include "graph/box.h"
 #include "passes/coarsen/group.h"
-#include "passes/search/cost_model.h"
-#include "passes/search/waiting_terms.h"
+#include "passes/search/cost/cost_model.h"
+#include "passes/search/tilings/waiting_terms.h"
 
 namespace tofu {
 namespace {

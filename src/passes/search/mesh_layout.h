@@ -26,9 +26,9 @@
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
-#include "passes/search/cost_model.h"
-#include "passes/search/logical_dimensions.h"
-#include "passes/search/step_search.h"
+#include "passes/search/cost/cost_model.h"
+#include "passes/search/recursion/step_search.h"
+#include "passes/search/tilings/logical_dimensions.h"
 
 namespace tofu {
 

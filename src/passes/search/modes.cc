@@ -9,9 +9,9 @@
 #include "graph/box.h"
 #include "graph/head_roles.h"
 #include "passes/coarsen/group.h"
-#include "passes/search/batch_dimension.h"
 #include "passes/search/mesh_layout.h"
-#include "passes/search/waiting_terms.h"
+#include "passes/search/tilings/batch_dimension.h"
+#include "passes/search/tilings/waiting_terms.h"
 
 namespace tofu {
 namespace {

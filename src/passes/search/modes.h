@@ -18,7 +18,7 @@
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
-#include "passes/search/recursive_search.h"
+#include "passes/search/recursion/recursive_search.h"
 
 namespace tofu {
 

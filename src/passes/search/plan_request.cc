@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "base/error.h"
-#include "passes/search/dump.h"
-#include "passes/search/memory_limit.h"
 #include "passes/search/modes.h"
 #include "passes/search/pins.h"
-#include "passes/search/recursive_search.h"
-#include "solver/choice_problem.h"
+#include "passes/search/recursion/dump.h"
+#include "passes/search/recursion/recursive_search.h"
+#include "passes/search/tilings/memory_limit.h"
+#include "solver/problem/choice_problem.h"
 
 namespace tofu {
 namespace {

@@ -18,9 +18,9 @@
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
 #include "passes/coarsen/group.h"
-#include "passes/search/cost_model.h"
-#include "passes/search/plan_problem.h"
-#include "passes/search/progress.h"
+#include "passes/search/cost/cost_model.h"
+#include "passes/search/recursion/plan_problem.h"
+#include "passes/search/recursion/progress.h"
 
 namespace tofu {
 

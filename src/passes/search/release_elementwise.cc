@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include "passes/search/class_cuts.h"
 #include "passes/search/modes.h"
-#include "passes/search/recursive_search.h"
+#include "passes/search/recursion/recursive_search.h"
 #include "passes/search/released_operators.h"
+#include "passes/search/tilings/class_cuts.h"
 
 namespace tofu {
 namespace {

@@ -1,7 +1,7 @@
 #include "passes/search/release_timesteps.h"
 
 #include "passes/search/modes.h"
-#include "passes/search/recursive_search.h"
+#include "passes/search/recursion/recursive_search.h"
 
 namespace tofu {
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "passes/coarsen/coalesce.h"
-#include "passes/search/class_cuts.h"
-#include "passes/search/step_search.h"
+#include "passes/search/recursion/step_search.h"
+#include "passes/search/tilings/class_cuts.h"
 
 namespace tofu {
 namespace {

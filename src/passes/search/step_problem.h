@@ -6,8 +6,8 @@
 //             over one or two of them. Its minimum is the least communication of
 //             the first step + 1 steps, given the first `step`.
 // Errors:     UserError(kPlan) for a step that the plan does not have.
-// Position:   after a plan is made; solver/read_problem.h reads the text, and tests and
-//             benchmarks use it.
+// Position:   after a plan is made; solver/problem/read_problem.h reads the text, and
+//             tests and benchmarks use it.
 // Complexity: that of a search without its elimination (step_search.h).
 #ifndef TOFU_PASSES_SEARCH_STEP_PROBLEM_H_
 #define TOFU_PASSES_SEARCH_STEP_PROBLEM_H_
@@ -17,7 +17,7 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
-#include "solver/choice_problem.h"
+#include "solver/problem/choice_problem.h"
 
 namespace tofu {
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "solver/deadline.h"
+#include "solver/problem/deadline.h"
 
 namespace tofu {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "solver/moments.h"
+#include "solver/problem/moments.h"
 #include "solver/random_problem.h"
 
 namespace tofu {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "solver/local_search.h"
-#include "solver/moments.h"
+#include "solver/problem/moments.h"
 
 namespace tofu {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "solver/choice_problem.h"
-#include "solver/merge_classes.h"
+#include "solver/problem/choice_problem.h"
+#include "solver/problem/merge_classes.h"
 #include "solver/random_problem.h"
 
 namespace tofu {

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <utility>
 
-#include "solver/moments.h"
+#include "solver/problem/moments.h"
 
 namespace tofu {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "solver/choice_problem.h"
+#include "solver/problem/choice_problem.h"
 
 namespace tofu {
 

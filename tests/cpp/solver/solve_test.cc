@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "solver/moments.h"
+#include "solver/problem/moments.h"
 #include "solver/random_problem.h"
 
 namespace tofu {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "graph/cuts.h"
-#include "passes/search/batch_dimension.h"
+#include "passes/search/tilings/batch_dimension.h"
 #include "support/cut_values.h"
 #include "support/recount.h"
 

@@ -6,7 +6,7 @@
 
 #include "graph/graph.h"
 #include "graph/head_roles.h"
-#include "passes/search/time_cost.h"
+#include "passes/search/cost/time_cost.h"
 #include "support/example_machine.h"
 
 namespace tofu {

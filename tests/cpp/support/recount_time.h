@@ -1,6 +1,6 @@
 // Predicts the time of a plan worker by worker and element by element, from the rules
-// that passes/search/time_cost.h states. It is an oracle as recount.h is: it shares no
-// code with the search, only the machine's tables of rates.
+// that passes/search/cost/time_cost.h states. It is an oracle as recount.h is: it shares
+// no code with the search, only the machine's tables of rates.
 #ifndef TOFU_TESTS_CPP_SUPPORT_RECOUNT_TIME_H_
 #define TOFU_TESTS_CPP_SUPPORT_RECOUNT_TIME_H_
 

@@ -32,7 +32,7 @@ def test_a_script_depends_on_what_its_imports_reach(sources):
         "python/tofu/models/graph.py",  # imported by the package on first use
         "python/tofu/models/wresnet.py",  # named as a text, "wresnet:..."
         "tdl/convolution.py",
-        "src/passes/search/recursive_search.cc",
+        "src/passes/search/recursion/recursive_search.cc",
     } <= figure
     assert not any(path.startswith("python/tofu/gluon") for path in figure)
     # tofu.enable

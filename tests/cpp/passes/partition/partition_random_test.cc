@@ -15,8 +15,8 @@
 #include "mxnet/dialect/dialect.h"
 #include "passes/partition/partition.h"
 #include "passes/schedule/phases.h"
-#include "passes/search/cost.h"
-#include "passes/search/routes.h"
+#include "passes/search/cost/cost.h"
+#include "passes/search/cost/routes.h"
 #include "support/mock_graph.h"
 #include "support/recount.h"
 

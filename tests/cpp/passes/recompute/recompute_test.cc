@@ -7,9 +7,9 @@
 #include <random>
 #include <set>
 
-#include "graph/memory_order.h"
-#include "graph/repeats.h"
-#include "graph/tensor_lives.h"
+#include "graph/lives/memory_order.h"
+#include "graph/lives/repeats.h"
+#include "graph/lives/tensor_lives.h"
 #include "passes/coarsen/coalesce.h"
 #include "passes/coarsen/group.h"
 #include "support/example_graphs.h"

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "graph/names.h"
-#include "passes/search/give_shares.h"
+#include "passes/search/cost/give_shares.h"
 #include "passes/search/make_plan.h"
 #include "support/example_graphs.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "passes/search/recursive_search.h"
+#include "passes/search/recursion/recursive_search.h"
 #include "support/example_graphs.h"
 
 namespace tofu {

@@ -10,9 +10,9 @@
 
 #include "graph/names.h"
 #include "passes/coarsen/group.h"
-#include "passes/search/logical_dimensions.h"
 #include "passes/search/make_plan.h"
-#include "passes/search/recursive_search.h"
+#include "passes/search/recursion/recursive_search.h"
+#include "passes/search/tilings/logical_dimensions.h"
 #include "support/example_graphs.h"
 #include "support/example_time_model.h"
 #include "support/recount.h"

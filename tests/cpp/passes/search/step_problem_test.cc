@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "passes/search/make_plan.h"
-#include "solver/read_problem.h"
+#include "solver/problem/read_problem.h"
 #include "support/example_graphs.h"
 
 namespace tofu {

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "passes/coarsen/group.h"
-#include "passes/search/class_cuts.h"
 #include "passes/search/make_frontier.h"
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
+#include "passes/search/tilings/class_cuts.h"
 #include "support/brute_force.h"
 #include "support/example_graphs.h"
 #include "support/example_time_model.h"

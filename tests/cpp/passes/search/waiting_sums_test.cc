@@ -12,9 +12,9 @@
 
 #include "graph/box.h"
 #include "graph/head_roles.h"
+#include "passes/search/cost/predict.h"
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
-#include "passes/search/predict.h"
 #include "support/brute_force.h"
 #include "support/example_graphs.h"
 #include "support/example_time_model.h"
