@@ -14,7 +14,7 @@ import transformers
 from torch import nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
 
 __all__ = ["CASES", "Case", "Loss"]
 

@@ -24,9 +24,9 @@ import torch
 import tofu.torch
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
 from tofu.torch.planning import plan_traced
-from tofu.torch.rank_memory import with_memory
+from tofu.torch.programs.rank_memory import with_memory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 

@@ -30,7 +30,7 @@ from torch import multiprocessing as mp
 from torch import nn
 
 import tofu.torch
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python" / "torch"))

@@ -21,7 +21,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 from tofu.errors import GraphError
-from tofu.torch.verify import verify_module
+from tofu.torch.commands.verify import verify_module
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 

@@ -28,8 +28,8 @@ import torch
 import torch.distributed as dist
 
 import tofu.torch
-from tofu.torch.models import MODELS
-from tofu.torch.rank_program import Program
+from tofu.torch.commands.models import MODELS
+from tofu.torch.programs.rank_program import Program
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 

@@ -42,6 +42,8 @@ from .errors import ConfigError
 __all__ = [
     "Config",
     "DEVICES",
+    "ESTIMATE",
+    "EXACT",
     "FETCHES",
     "LOG_LEVELS",
     "MAX_WORKERS",
@@ -86,6 +88,7 @@ MODES = (
     "mesh-tensorflow",
 )
 AUTO = "auto"  # keeps as many fetched regions as the memory limit allows
+EXACT, ESTIMATE = "exact", "estimate"  # ways to count the bytes that a worker holds
 OBJECTIVES = ("bytes", "time")  # quantities that a search can minimise
 # Which activations are computed again: as few as a memory limit needs, none, or all that help.
 RECOMPUTES = ("auto", "none", "all")

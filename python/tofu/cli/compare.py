@@ -11,8 +11,6 @@ import click
 from tofu.cli.model import open_model
 from tofu.cli.mxnet_model import SymbolInputs
 from tofu.cli.options import (
-    ESTIMATE,
-    EXACT,
     Script,
     batch_size_option,
     count_option,
@@ -25,7 +23,7 @@ from tofu.cli.options import (
     optimizer_option,
     shape_option,
 )
-from tofu.config import MODES, OBJECTIVES, parse_mode
+from tofu.config import ESTIMATE, EXACT, MODES, OBJECTIVES, parse_mode
 from tofu.planner.comparison import Alternative, advice, compare
 from tofu.planner.prediction import step_predictor
 from tofu.planner.sweep import Measure

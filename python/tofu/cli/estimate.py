@@ -11,12 +11,9 @@ from typing import Any, Optional
 import click
 
 from tofu import _core
-from tofu.cli.estimate_report import Report, advice, batch_text
 from tofu.cli.model import open_model
 from tofu.cli.mxnet_model import SymbolInputs
 from tofu.cli.options import (
-    ESTIMATE,
-    EXACT,
     Script,
     batch_size_option,
     count_option,
@@ -27,7 +24,8 @@ from tofu.cli.options import (
     meshes_option,
     shape_option,
 )
-from tofu.config import parse_bytes
+from tofu.cli.reports.estimate_report import Report, advice, batch_text
+from tofu.config import ESTIMATE, EXACT, parse_bytes
 from tofu.errors import ConfigError
 from tofu.planner.estimate import (
     KINDS,

@@ -159,9 +159,9 @@ def _mesh(text: str) -> tuple[int, ...]:
 
 
 def torch_module(name: str, who: str) -> Any:
-    """A module of ``tofu.torch``. Raises ConfigError if torch is not installed."""
+    """A module of ``tofu.torch.commands``. Raises ConfigError if torch is not installed."""
     try:
-        return importlib.import_module(f"tofu.torch.{name}")
+        return importlib.import_module(f"tofu.torch.commands.{name}")
     except ImportError as error:
         raise ConfigError(
             f"{who} needs torch 2.9, but it cannot be imported ({error}); install tofu with the "

@@ -48,7 +48,7 @@ def ops(form: str, script: Optional[str], operator: Optional[str], args: tuple[s
     os.environ.pop("MXNET_GRAPH_PASS", None)
     check_mxnet("tofu ops", load=script is None and operator is not None)
     silence_numpy()
-    from tofu.cli.operator_list import ops_text
+    from tofu.cli.reports.operator_list import ops_text
     from tofu.verify.inventory.cache import cached_inventory
 
     try:
@@ -58,7 +58,7 @@ def ops(form: str, script: Optional[str], operator: Optional[str], args: tuple[s
     if script is not None:
         text = _used(script, [*filter(None, [operator]), *args], inventory)
     elif operator is not None:
-        from tofu.cli.operator_page import operator_text
+        from tofu.cli.reports.operator_page import operator_text
 
         text = operator_text(operator, inventory)
     else:
@@ -106,7 +106,7 @@ def verify(
         _verify_modules(operators, seed)
         return
     _load_mxnet("tofu verify")
-    from tofu.cli import operator_report
+    from tofu.cli.reports import operator_report
 
     names, unchecked = operator_report.known_operators(operators)
     count = processes or os.cpu_count() or 1
@@ -207,6 +207,6 @@ def _used(script: str, args: Sequence[str], operators: Sequence[Mapping[str, obj
     os.environ.pop("TOFU_PLAN", None)
     switch_on()
     problems = graphs_of_script(Path(script), args).problems
-    from tofu.cli.operator_page import used_text
+    from tofu.cli.reports.operator_page import used_text
 
     return used_text(problems, operators)

@@ -16,6 +16,8 @@ from click.core import ParameterSource
 from tofu.config import (
     AUTO,
     DEVICES,
+    ESTIMATE,
+    EXACT,
     FETCHES,
     MODES,
     OBJECTIVES,
@@ -33,8 +35,6 @@ from tofu.errors import ConfigError
 from tofu.plans.machine_files import read_machine
 
 __all__ = [
-    "ESTIMATE",
-    "EXACT",
     "Script",
     "allow_replication_option",
     "allow_replication_within_option",
@@ -73,8 +73,6 @@ __all__ = [
 
 _SEPARATED = "tofu.separated"  # in a context: "--" stood between the script and its arguments
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
-# Ways to count the bytes that a worker holds.
-EXACT, ESTIMATE = "exact", "estimate"
 _HEAD_BYTES = 4096  # bytes of a file to read to find its kind
 
 

@@ -16,7 +16,6 @@ from click.core import ParameterSource
 from tofu.cli.model import open_model
 from tofu.cli.mxnet_model import SymbolInputs
 from tofu.cli.options import (
-    EXACT,
     Script,
     allow_replication_option,
     allow_replication_within_option,
@@ -42,8 +41,9 @@ from tofu.cli.options import (
     shape_option,
     workers_option,
 )
-from tofu.cli.print_plans import Output, listed, plan_and_print
-from tofu.cli.step_table import read_measured, step_section
+from tofu.cli.reports.print_plans import Output, listed, plan_and_print
+from tofu.cli.reports.step_table import read_measured, step_section
+from tofu.config import EXACT
 from tofu.errors import ConfigError
 from tofu.planner.model import Devices
 from tofu.planner.search import search_plan

@@ -27,7 +27,7 @@ from tofu.cli.options import (
     shape_option,
     workers_option,
 )
-from tofu.cli.trace_file import check_output, predicted, write_trace
+from tofu.cli.reports.trace_file import check_output, predicted, write_trace
 from tofu.planner.decide import plan_problem
 from tofu.planner.model import Devices
 from tofu.planner.prediction import check_devices

@@ -27,7 +27,7 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
-from tofu.cli.trace_file import check_output, write_trace
+from tofu.cli.reports.trace_file import check_output, write_trace
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.tables import table

@@ -35,7 +35,8 @@ from .processes import cluster
 from .session import async_errors, backward_calls, messages, session
 from .session.session import Session
 from .session.state import State
-from .training import checkpoints, delivery, parameter, trainer, trainer_states, views
+from .training import delivery, parameter, views
+from .updates import checkpoints, trainer, trainer_states
 
 __all__ = ["disable", "enable", "look_back"]
 

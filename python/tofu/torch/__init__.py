@@ -8,13 +8,13 @@ docs/torch.md explains both. Only this package knows torch; nothing of MXNet is 
 
 from __future__ import annotations
 
-from tofu.torch.module_trace import trace
+from tofu.torch.graphs.torch_plan import TorchPlan
+from tofu.torch.graphs.traced import Traced
 from tofu.torch.parallelize import parallelize, program_of
 from tofu.torch.planning import plan
-from tofu.torch.private_names import check_version
-from tofu.torch.ranks import whole_batch
-from tofu.torch.torch_plan import TorchPlan
-from tofu.torch.traced import Traced
+from tofu.torch.tiles.private_names import check_version
+from tofu.torch.tiles.ranks import whole_batch
+from tofu.torch.tracing.module_trace import trace
 
 __all__ = ["TorchPlan", "Traced", "parallelize", "plan", "program_of", "trace", "whole_batch"]
 

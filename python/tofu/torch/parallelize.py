@@ -26,21 +26,18 @@ from tofu.errors import ConfigError, GraphError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.plans.report_level import set_level
-from tofu.torch.autograd_step import Call, step
-from tofu.torch.distributed_tensor import owned
-from tofu.torch.example_inputs import Inputs, by_position_and_name
-from tofu.torch.left_by_forward import Lasting, Left, lasting, leave
-from tofu.torch.module_graph import training_graph
-from tofu.torch.module_state import ModuleState, Replacement, check_hooks
-from tofu.torch.module_trace import trace, trace_open
-from tofu.torch.named_numbers import is_float, is_tensor, named_places
-from tofu.torch.open_trace import OpenTrace, OpenTraces
-from tofu.torch.placements import WHOLE, of_dtensor, tiles_of, to_dtensor
+from tofu.torch.graphs.module_graph import training_graph
+from tofu.torch.graphs.module_state import ModuleState, Replacement, check_hooks
+from tofu.torch.graphs.torch_plan import TorchPlan, plan_file_text, read_plan
+from tofu.torch.graphs.traced import Blank, Entry, Scalar, Traced
 from tofu.torch.planning import check_mesh, plan_traced, wish_of
-from tofu.torch.private_names import pytree
-from tofu.torch.rank_program import Program
+from tofu.torch.programs.autograd_step import Call, step
+from tofu.torch.programs.rank_program import Program
 from tofu.torch.rank_report import tell_planned
-from tofu.torch.ranks import (
+from tofu.torch.tiles.distributed_tensor import owned
+from tofu.torch.tiles.placements import WHOLE, of_dtensor, tiles_of, to_dtensor
+from tofu.torch.tiles.private_names import pytree
+from tofu.torch.tiles.ranks import (
     agreed,
     alike,
     check_same_call,
@@ -48,9 +45,12 @@ from tofu.torch.ranks import (
     distribute,
     rejoin,
 )
-from tofu.torch.start_values import Initialise
-from tofu.torch.torch_plan import TorchPlan, plan_file_text, read_plan
-from tofu.torch.traced import Blank, Entry, Scalar, Traced
+from tofu.torch.tiles.start_values import Initialise
+from tofu.torch.tracing.example_inputs import Inputs, by_position_and_name
+from tofu.torch.tracing.left_by_forward import Lasting, Left, lasting, leave
+from tofu.torch.tracing.module_trace import trace, trace_open
+from tofu.torch.tracing.named_numbers import is_float, is_tensor, named_places
+from tofu.torch.tracing.open_trace import OpenTrace, OpenTraces
 from tofu.torch.whole_calls import WholeCalls, are_whole, holds_objects, say_once
 from tofu.torch.whole_state import SavePretrained
 

@@ -19,16 +19,16 @@ from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.file import save_module
 from tofu.plans.problem import Counting, FrontEnd
 from tofu.plans.simulated_step import Simulation
-from tofu.torch.aten_strategies import aten_table
-from tofu.torch.example_inputs import Inputs
-from tofu.torch.module_graph import OPTIMIZERS, training_graph
-from tofu.torch.module_simulation import simulate_module
-from tofu.torch.module_trace import trace
-from tofu.torch.rank_memory import held_by_rank, with_memory
-from tofu.torch.recurrent_layers import may_gain_apart
-from tofu.torch.repeats import repeated_as
-from tofu.torch.torch_plan import TorchPlan
-from tofu.torch.traced import Traced
+from tofu.torch.graphs.aten_strategies import aten_table
+from tofu.torch.graphs.module_graph import OPTIMIZERS, training_graph
+from tofu.torch.graphs.repeats import repeated_as
+from tofu.torch.graphs.torch_plan import TorchPlan
+from tofu.torch.graphs.traced import Traced
+from tofu.torch.programs.module_simulation import simulate_module
+from tofu.torch.programs.rank_memory import held_by_rank, with_memory
+from tofu.torch.tracing.example_inputs import Inputs
+from tofu.torch.tracing.module_trace import trace
+from tofu.torch.tracing.recurrent_layers import may_gain_apart
 
 __all__ = ["Ranks", "check_mesh", "plan", "plan_traced", "wish_of"]
 

@@ -9,7 +9,7 @@ from tofu.planner.limits import held_bytes
 from tofu.planner.search import is_kept
 from tofu.plans.plan import format_bytes
 from tofu.plans.report_level import LOG, in_short
-from tofu.torch.torch_plan import TorchPlan
+from tofu.torch.graphs.torch_plan import TorchPlan
 
 __all__ = ["tell_planned"]
 

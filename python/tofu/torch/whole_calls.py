@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from tofu.torch.module_state import version_of
-from tofu.torch.private_names import pytree
+from tofu.torch.graphs.module_state import version_of
+from tofu.torch.tiles.private_names import pytree
 
 __all__ = ["WholeCalls", "are_whole", "holds_objects", "say_once"]
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from tofu.torch.module_state import Attached
+from tofu.torch.graphs.module_state import Attached
 
 __all__ = ["SavePretrained", "whole_state"]
 

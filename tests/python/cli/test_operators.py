@@ -13,8 +13,8 @@ pytest.importorskip("mxnet")
 
 from click.testing import CliRunner, Result
 
-from tofu.cli import operator_list, operator_report
 from tofu.cli.main import cli
+from tofu.cli.reports import operator_list, operator_report
 from tofu.errors import ConfigError
 from tofu.verify.check.operator import Finding, Verdict
 from tofu.verify.inventory import recorded_results
@@ -266,7 +266,7 @@ def test_a_description_that_the_analysis_rejects_is_false(tmp_path: Path) -> Non
 
 
 def test_the_list_needs_no_mxnet() -> None:
-    text = "import sys, tofu.cli.operator_list; print('mxnet' in sys.modules)"
+    text = "import sys, tofu.cli.reports.operator_list; print('mxnet' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
 

@@ -10,7 +10,7 @@ from mxnet.gluon import nn
 
 import tofu
 from tofu.analysis.strategy_table import strategy_table
-from tofu.cli.explained import explained_in, explained_names
+from tofu.cli.reports.explained import explained_in, explained_names
 from tofu.errors import ConfigError
 from tofu.gluon.session.session import looking
 from tofu.mx.graphs.lower.fused_norm import STATISTICS, kept_whole, whole_statistics

@@ -17,7 +17,7 @@ from mxnet.base import MXNetError
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon.training import checkpoints
+from tofu.gluon.updates import checkpoints
 
 from ..support import forked
 

@@ -21,9 +21,9 @@ from tofu.errors import ConfigError
 from tofu.gluon.processes import cluster
 from tofu.gluon.processes.cluster import Cluster
 from tofu.gluon.session import messages
-from tofu.gluon.training import distributed
-from tofu.gluon.training.exchanged_boxes import packed, unpacked
 from tofu.gluon.training.parameter import is_tiled
+from tofu.gluon.updates import distributed
+from tofu.gluon.updates.exchanged_boxes import packed, unpacked
 
 from . import fakes
 from .models import assert_same, data, plainly

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tofu.boxes import Box, piece
-from tofu.gluon.training.exchanged_boxes import Described, common_boxes, packed, unpacked
+from tofu.gluon.updates.exchanged_boxes import Described, common_boxes, packed, unpacked
 
 
 def tiles(shape, parts):

@@ -4,8 +4,8 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from tofu.gluon.training import grouped_updates
-from tofu.gluon.training.grouped_updates import Tile, calls_for, group_tiles, is_grouped
+from tofu.gluon.updates import grouped_updates
+from tofu.gluon.updates.grouped_updates import Tile, calls_for, group_tiles, is_grouped
 
 from .models import assert_same, plainly, train
 

@@ -7,8 +7,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon.training.norm_updates import Spread, rule_for
 from tofu.gluon.training.parameter import TileState, is_tiled
+from tofu.gluon.updates.norm_updates import Spread, rule_for
 
 from .models import started, weights
 

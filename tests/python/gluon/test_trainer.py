@@ -10,8 +10,8 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.errors import ConfigError
-from tofu.gluon.training.optimizer_probe import updates_elementwise
 from tofu.gluon.training.parameter import is_tiled
+from tofu.gluon.updates.optimizer_probe import updates_elementwise
 
 from .models import assert_same, batches, data, fit, make_net, plainly, started, train, weights
 

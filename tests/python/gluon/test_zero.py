@@ -9,8 +9,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon.training.grouped_updates import calls_for
 from tofu.gluon.training.parameter import is_tiled
+from tofu.gluon.updates.grouped_updates import calls_for
 from tofu.mx.run import transfer
 
 from . import fakes
@@ -264,7 +264,7 @@ def test_an_interrupted_update_leaves_the_same_weight_on_all_workers(monkeypatch
     def calls(*args):
         return [call._replace(update=interrupted(call.update)) for call in calls_for(*args)]
 
-    monkeypatch.setattr("tofu.gluon.training.trainer.calls_for", calls)
+    monkeypatch.setattr("tofu.gluon.updates.trainer.calls_for", calls)
     before = net.weight.data().asnumpy().copy()
     with pytest.raises(KeyboardInterrupt):
         steps_on(net, mx.nd.ones((4, 4)))
@@ -294,7 +294,7 @@ def test_copies_of_parts_last_for_one_call(name, monkeypatch):
         return Copies(transfer.parts_of(*args))
 
     monkeypatch.setattr(Copies, "most", 0)
-    monkeypatch.setattr("tofu.gluon.training.grouped_updates._ELEMENTS", 1)
+    monkeypatch.setattr("tofu.gluon.updates.grouped_updates._ELEMENTS", 1)
     monkeypatch.setenv("MXNET_OPTIMIZER_AGGREGATION_SIZE", "1")
     with fakes.using(fakes.backend("crossed"), parts_of=counted):
         tofu.gluon.enable(workers=2, device="cpu", log="quiet", allow_replication=True)

@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("mxnet")
 
 from tofu import models
-from tofu.cli import estimate_report, main
+from tofu.cli import main
+from tofu.cli.reports import estimate_report
 from tofu.errors import PlanError
 from tofu.mx.model.sources import from_model
 from tofu.planner import estimate as estimating

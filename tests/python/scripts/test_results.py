@@ -36,7 +36,7 @@ def test_a_script_depends_on_what_its_imports_reach(sources):
     } <= figure
     assert not any(path.startswith("python/tofu/gluon") for path in figure)
     # tofu.enable
-    assert "python/tofu/gluon/training/trainer.py" in names(sources, "benchmarks/speed.py")
+    assert "python/tofu/gluon/updates/trainer.py" in names(sources, "benchmarks/speed.py")
     assert "python/tofu/torch/planning.py" in names(sources, "benchmarks/torch_bytes.py") - figure
 
 

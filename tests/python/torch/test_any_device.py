@@ -9,10 +9,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 import tofu.torch
-from tofu.torch import attention_kernels, module_trace
-from tofu.torch.any_device import as_on_any_device
-from tofu.torch.models import MODELS
-from tofu.torch.verify import verify_module
+from tofu.torch.commands.models import MODELS
+from tofu.torch.commands.verify import verify_module
+from tofu.torch.tiles import attention_kernels
+from tofu.torch.tracing import module_trace
+from tofu.torch.tracing.any_device import as_on_any_device
 
 MASK = torch.linspace(-1, 1, 30, dtype=torch.float64).view(5, 6)
 HIDDEN = torch.zeros(5, 6).index_fill(0, torch.tensor(2), 1) == 0  # query 2 sees no key

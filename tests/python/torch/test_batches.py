@@ -14,13 +14,13 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import tofu.torch
 from tofu.plans import SearchOptions
-from tofu.torch.batches import Task, batched, reordered, started
-from tofu.torch.models import MODELS
-from tofu.torch.module_trace import trace
-from tofu.torch.order import arranged
-from tofu.torch.rank_graph import Group
-from tofu.torch.rank_program import Program
-from tofu.torch.rank_steps import Fetch
+from tofu.torch.commands.models import MODELS
+from tofu.torch.programs.batches import Task, batched, reordered, started
+from tofu.torch.programs.order import arranged
+from tofu.torch.programs.rank_graph import Group
+from tofu.torch.programs.rank_program import Program
+from tofu.torch.programs.rank_steps import Fetch
+from tofu.torch.tracing.module_trace import trace
 
 BOTH = frozenset([(0, 1), (1, 0)])
 
@@ -229,7 +229,9 @@ def test_a_module_needs_fewer_exchanges(four_ranks, monkeypatch) -> None:
     plan = tofu.torch.plan(model, inputs, mesh=(2, 2))
     mesh = init_device_mesh("cpu", (2, 2))
     few = exchanges(Program(plan, mesh))
-    monkeypatch.setattr("tofu.torch.rank_program.arranged", lambda calls, _, late: list(calls))
+    monkeypatch.setattr(
+        "tofu.torch.programs.rank_program.arranged", lambda calls, _, late: list(calls)
+    )
     assert sum(few) < sum(exchanges(Program(plan, mesh)))
 
 

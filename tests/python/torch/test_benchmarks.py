@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
 
 from .ranks import on_ranks
 

@@ -18,13 +18,13 @@ from tofu import _core
 from tofu.cli.main import cli
 from tofu.errors import ConfigError, MemoryLimitError, PlanError, TofuError
 from tofu.torch import planning
-from tofu.torch.models import MODELS
-from tofu.torch.module_model import meshes_of
-from tofu.torch.torch_plan import spec_text
+from tofu.torch.commands.models import MODELS
+from tofu.torch.commands.module_model import meshes_of
+from tofu.torch.graphs.torch_plan import spec_text
 
 MODULE = """
 import torch
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
 
 def mlp():
     return MODELS["mlp"](torch.float32)

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import tofu.torch
-from tofu.torch.compiling import Segment
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
+from tofu.torch.programs.compiling import Segment
 
 from .ranks import on_ranks
 from .training import difference

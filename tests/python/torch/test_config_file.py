@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tofu.cli.main import cli
 from tofu.errors import ConfigError
-from tofu.torch.loading import load
+from tofu.torch.commands.loading import load
 
 from .hugging import FEW_KEYS, SMALL
 

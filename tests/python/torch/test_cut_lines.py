@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import tofu.torch
-from tofu.torch import cut_lines
-from tofu.torch.decompositions import table
-from tofu.torch.verify import verify_module
+from tofu.torch.commands.verify import verify_module
+from tofu.torch.tiles import cut_lines
+from tofu.torch.tracing.decompositions import table
 
 from .ranks import on_ranks
 from .training import compare

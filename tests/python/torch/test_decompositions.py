@@ -10,8 +10,8 @@ from torch import nn
 
 import tofu.torch
 from tofu.analysis import row_for
-from tofu.torch.decompositions import table
-from tofu.torch.verify import verify_module
+from tofu.torch.commands.verify import verify_module
+from tofu.torch.tracing.decompositions import table
 
 from .ranks import on_ranks
 from .training import compare

@@ -11,8 +11,8 @@ from torch import nn
 
 import tofu.torch
 from tofu.errors import ConfigError
-from tofu.torch.example_inputs import by_position_and_name
-from tofu.torch.loading import load
+from tofu.torch.commands.loading import load
+from tofu.torch.tracing.example_inputs import by_position_and_name
 
 from .ranks import on_ranks
 from .scripts import Wrap

@@ -18,10 +18,10 @@ from torch.distributed.tensor import distribute_tensor
 import tofu.torch
 from tofu.boxes import Box, piece
 from tofu.plans import SearchOptions
-from tofu.torch.exchange import COLLECTIVE_BYTES, FILL, Exchange, Message, Piece, Region
-from tofu.torch.models import MODELS
-from tofu.torch.placements import WHOLE, Boxes, regions_between, tiles_of, to_dtensor
-from tofu.torch.rank_graph import RankGraph
+from tofu.torch.commands.models import MODELS
+from tofu.torch.programs.rank_graph import RankGraph
+from tofu.torch.tiles.exchange import COLLECTIVE_BYTES, FILL, Exchange, Message, Piece, Region
+from tofu.torch.tiles.placements import WHOLE, Boxes, regions_between, tiles_of, to_dtensor
 
 from .ranks import on_ranks
 

@@ -12,7 +12,7 @@ from torch import nn
 
 import tofu.torch
 from tofu.errors import GraphError, PlanError
-from tofu.torch.module_trace import trace_open
+from tofu.torch.tracing.module_trace import trace_open
 
 from .ranks import on_ranks
 from .training import GRADIENT, LOSS, difference

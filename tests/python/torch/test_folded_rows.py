@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import tofu.torch
-from tofu.torch.verify import verify_module
+from tofu.torch.commands.verify import verify_module
 
 from .ranks import on_ranks
 from .training import compare

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from tofu.torch.calls import _Input, places_of
-from tofu.torch.in_place import in_place
-from tofu.torch.rank_graph import Moves
-from tofu.torch.rank_memory import dry_run
-from tofu.torch.rank_steps import Call, Start
+from tofu.torch.graphs.calls import _Input, places_of
+from tofu.torch.programs.in_place import in_place
+from tofu.torch.programs.rank_graph import Moves
+from tofu.torch.programs.rank_memory import dry_run
+from tofu.torch.programs.rank_steps import Call, Start
 
 aten = torch.ops.aten
 FORM = ((2, 3), 0)
@@ -79,7 +79,7 @@ def test_a_result_of_another_shape_or_type_has_memory_of_its_own() -> None:
 
 def test_a_step_holds_less() -> None:
     import tofu.torch
-    from tofu.torch import rank_program
+    from tofu.torch.programs import rank_program
 
     model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.BatchNorm1d(64), torch.nn.Tanh())
     plan = tofu.torch.plan(model, (torch.randn(1024, 8),), mesh=(2,))

@@ -12,8 +12,8 @@ import torch
 
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
-from tofu.torch.module_trace import trace
 from tofu.torch.planning import plan_traced
+from tofu.torch.tracing.module_trace import trace
 
 pytest.importorskip("transformers")
 

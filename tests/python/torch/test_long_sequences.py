@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 import tofu.torch
-from tofu.torch.exchange import weighted_mean
+from tofu.torch.tiles.exchange import weighted_mean
 
 from .ranks import on_ranks
 from .training import compare

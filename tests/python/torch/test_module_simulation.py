@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from tofu.cli.main import cli
 from tofu.errors import ConfigError, PlanError
 from tofu.plans.machine_files import read_machine
-from tofu.torch.models import MODELS
-from tofu.torch.module_simulation import simulate_module
+from tofu.torch.commands.models import MODELS
 from tofu.torch.planning import plan
+from tofu.torch.programs.module_simulation import simulate_module
 
 MODULE = """
 import torch
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
 
 def gpt():
     return MODELS["gpt"](torch.float32)

@@ -11,7 +11,7 @@ from torch import nn
 import tofu.torch
 from tofu.errors import GraphError
 from tofu.plans.layers import direction_of, layers_of
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
 
 
 def test_variables_and_results_have_their_names() -> None:

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import tofu.torch
-from tofu.torch.module_graph import training_graph
-from tofu.torch.module_trace import trace_open
-from tofu.torch.named_numbers import named_places
+from tofu.torch.graphs.module_graph import training_graph
+from tofu.torch.tracing.module_trace import trace_open
+from tofu.torch.tracing.named_numbers import named_places
 
 from . import hugging
 from .ranks import on_ranks

@@ -15,11 +15,11 @@ from torch.distributed.device_mesh import init_device_mesh
 
 import tofu.torch
 from tofu.errors import ConnectionLostError
-from tofu.torch.exchange import Exchange, Piece, Region
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
 from tofu.torch.parallelize import program_of
-from tofu.torch.rank_program import Program
-from tofu.torch.rank_steps import Fetch, Start
+from tofu.torch.programs.rank_program import Program
+from tofu.torch.programs.rank_steps import Fetch, Start
+from tofu.torch.tiles.exchange import Exchange, Piece, Region
 
 from .ranks import on_ranks
 from .training import compare

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 import tofu.torch
 from tofu.errors import ConfigError, ConnectionLostError, PlanError
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
 
 from .ranks import on_ranks
 from .training import difference

@@ -13,11 +13,11 @@ import tofu.torch
 from tofu.errors import ConfigError, PlanError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
+from tofu.torch.graphs.torch_plan import read_plan
+from tofu.torch.graphs.traced import Entry
 from tofu.torch.planning import plan_traced
-from tofu.torch.rank_graph import RankGraph
-from tofu.torch.torch_plan import read_plan
-from tofu.torch.traced import Entry
+from tofu.torch.programs.rank_graph import RankGraph
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import tofu.torch
-from tofu.torch import private_names
-from tofu.torch.private_names import _ATTRIBUTES, KNOWN, check_version
+from tofu.torch.tiles import private_names
+from tofu.torch.tiles.private_names import _ATTRIBUTES, KNOWN, check_version
 
 ROOT = Path(__file__).parents[3]
 SOURCES = sorted((ROOT / "python" / "tofu" / "torch").glob("*.py"))

@@ -13,13 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tofu.torch
 from tofu.plans import SearchOptions
-from tofu.torch import rank_memory
-from tofu.torch.models import MODELS
-from tofu.torch.module_trace import trace
+from tofu.torch.commands.models import MODELS
 from tofu.torch.parallelize import program_of
 from tofu.torch.planning import plan_traced
-from tofu.torch.rank_memory import Lives, step_memory
-from tofu.torch.rank_program import Program
+from tofu.torch.programs import rank_memory
+from tofu.torch.programs.rank_memory import Lives, step_memory
+from tofu.torch.programs.rank_program import Program
+from tofu.torch.tracing.module_trace import trace
 
 from .ranks import on_ranks
 
@@ -126,7 +126,7 @@ def test_memory_is_told_and_read_back() -> None:
     plan = planned("mlp", (2,))
     text = plan.to_text()
     assert "at the worst moment: parameters" in text and "one device" in text
-    again = tofu.torch.torch_plan.read_plan(plan.to_json(), plan.traced, (2,), "file")
+    again = tofu.torch.graphs.torch_plan.read_plan(plan.to_json(), plan.traced, (2,), "file")
     assert again.memory == plan.memory and again.serial_memory == plan.serial_memory
 
 

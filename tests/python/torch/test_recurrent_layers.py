@@ -15,11 +15,11 @@ from torch import nn
 import tofu.torch
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
-from tofu.torch.module_trace import trace
+from tofu.torch.commands.verify import verify_module
 from tofu.torch.parallelize import program_of
 from tofu.torch.planning import plan_traced
-from tofu.torch.recurrent_layers import may_gain_apart
-from tofu.torch.verify import verify_module
+from tofu.torch.tracing.module_trace import trace
+from tofu.torch.tracing.recurrent_layers import may_gain_apart
 
 from ..equality.mixed_machine import mixed_machine
 from .ranks import on_ranks

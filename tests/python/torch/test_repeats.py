@@ -13,10 +13,10 @@ from torch.utils.checkpoint import checkpoint
 import tofu.torch
 from tofu.errors import ConfigError, MemoryLimitError
 from tofu.planner.recomputation import recomputed
-from tofu.torch.aten_strategies import aten_table
-from tofu.torch.module_graph import training_graph
+from tofu.torch.graphs.aten_strategies import aten_table
+from tofu.torch.graphs.module_graph import training_graph
+from tofu.torch.graphs.torch_plan import TorchPlan, read_plan
 from tofu.torch.parallelize import program_of
-from tofu.torch.torch_plan import TorchPlan, read_plan
 
 from .ranks import on_ranks
 from .training import GRADIENT, LOSS, compare, difference

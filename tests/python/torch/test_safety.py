@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 import tofu.torch
 from tofu.errors import ConfigError, GraphError, PlanError
-from tofu.torch.start_values import _groups, _Run, initial_values
+from tofu.torch.tiles.start_values import _groups, _Run, initial_values
 
 from .ranks import on_ranks
 from .training import difference

@@ -15,7 +15,7 @@ from torch import nn
 
 import tofu.torch
 from tofu.errors import ConfigError, MemoryLimitError, TofuError
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
 
 from .ranks import on_ranks
 from .test_whole_calls import Chooses

@@ -14,7 +14,7 @@ from torch import nn
 
 import tofu.torch
 from tofu.errors import ConfigError, GraphError
-from tofu.torch.module_trace import trace
+from tofu.torch.tracing.module_trace import trace
 
 from .ranks import on_ranks
 from .training import GRADIENT, LOSS, difference

@@ -12,7 +12,7 @@ from torch import nn
 
 import tofu.torch
 from tofu.errors import GraphError, PlanError
-from tofu.torch.module_state import ModuleState
+from tofu.torch.graphs.module_state import ModuleState
 
 from .ranks import on_ranks
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tofu.torch
-from tofu.torch.models import MODELS, SMALL, _Gpt, _ResNet
+from tofu.torch.commands.models import MODELS, SMALL, _Gpt, _ResNet
 
 from .ranks import on_ranks
 from .training import STEPS, compare

@@ -9,10 +9,10 @@ import torch
 
 import tofu.torch
 from tofu.plans import Plan, SearchOptions
-from tofu.torch.models import MODELS
+from tofu.torch.commands.models import MODELS
+from tofu.torch.graphs.torch_plan import TorchPlan
 from tofu.torch.parallelize import program_of
-from tofu.torch.rank_memory import held_bytes, with_memory
-from tofu.torch.torch_plan import TorchPlan
+from tofu.torch.programs.rank_memory import held_bytes, with_memory
 
 from ..equality.mixed_machine import mixed_machine
 from .ranks import on_ranks

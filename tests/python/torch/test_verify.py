@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from tofu.torch import verify
-from tofu.torch.models import MODELS, SMALL
-from tofu.torch.verify import verify_module
+from tofu.torch.commands import verify
+from tofu.torch.commands.models import MODELS, SMALL
+from tofu.torch.commands.verify import verify_module
 
 # Models that every run verifies; for others, the rotating sample is enough.
 ALWAYS = ("gpt", "unet", "functions")

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from tofu.torch.module_state import ModuleState
+from tofu.torch.graphs.module_state import ModuleState
 
 from .ranks import on_ranks
 from .scripts import Wrap, compare

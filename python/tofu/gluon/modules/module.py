@@ -16,7 +16,7 @@ from mxnet.base import MXNetError
 
 from tofu.gluon.session import messages
 from tofu.gluon.session.session import Session, active
-from tofu.gluon.training import trainer_states
+from tofu.gluon.updates import trainer_states
 
 from .arguments import Live, make_arguments
 from .partitioned_executor import PartitionedExecutor

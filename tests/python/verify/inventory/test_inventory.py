@@ -11,7 +11,7 @@ pytest.importorskip("mxnet")
 
 import tofu
 from tofu.analysis import row_for
-from tofu.cli import operator_list, operator_report
+from tofu.cli.reports import operator_list, operator_report
 from tofu.lang import lookup, op
 from tofu.mx.extension import load
 from tofu.mx.graphs.gradient import RENAMED

@@ -1,0 +1,1 @@
+"""What commands print: lists, pages, reports, and plans one after the other."""

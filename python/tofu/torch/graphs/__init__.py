@@ -1,0 +1,1 @@
+"""Traced modules as data: their state, graphs and strategies, and the plan of one."""

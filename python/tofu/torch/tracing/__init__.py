@@ -1,0 +1,1 @@
+"""Traces modules to joint graphs that ranks can share."""
