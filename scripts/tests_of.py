@@ -3,8 +3,9 @@
     python scripts/tests_of.py search               # every folder of this name
     python scripts/tests_of.py planner/estimate.py
 
-The folders of tests mirror those of the sources. Of a folder or file without tests of its own, it
-prints those of the folder around it.
+The folders of tests mirror those of the sources, or the folders around them. So tests of a file may
+lie beside its folder, under its name. Of a folder or file without tests of its own, it prints those
+of the folder around it.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ def _paths() -> list[PurePath]:
 
 
 def _nearest(room: PurePath) -> list[Path]:
-    """The tests of a room, or of the nearest folder around it that has some."""
-    files = [room.with_name(name) for name in (f"test_{room.stem}.py", f"{room.stem}_test.cc")]
-    for name in (room, *files, *room.parents):
+    """The tests of a room, by place or by name, or of the nearest folder around it with some."""
+    names = (f"test_{room.stem}.py", f"{room.stem}_test.cc", "")
+    around = [folder / name for folder in room.parents for name in names]
+    for name in (room, *around):
         found = [ROOT / top / name for top in TESTS if name.parts and (ROOT / top / name).exists()]
         if found:
             return found

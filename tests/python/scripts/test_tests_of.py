@@ -16,6 +16,9 @@ def script(import_script):
         ("search", ["cpp/passes/search", "python/search"]),  # all folders of the name
         ("src/passes/search", ["cpp/passes/search"]),
         ("passes/search/pins.cc", ["cpp/passes/search/pins_test.cc"]),
+        ("cost/routes.h", ["cpp/passes/search/cost/routes_test.cc"]),
+        ("torch/tiles/ranks.py", ["python/torch/test_ranks.py"]),  # by its name
+        ("plans/render/layers.py", ["python/plans/render"]),  # plans/layers.py has that name
         ("mx/graphs", ["python/mx/graphs"]),
         ("gluon/session", ["python/gluon"]),  # no tests mirror it
         ("tdl/convolution.py", ["python/tdl"]),
