@@ -11,7 +11,7 @@
 # make paper  makes every table and figure of the papers, and a page about them, in build/paper
 # make bench  measures what a person waits for, and prints goals and verdicts (ROWS="plan setup")
 # make results  makes again what the code has outrun in docs/results (TIMED=1: times, too)
-# make check  checks formatting, lint, types and dead code
+# make check  checks formatting, lint, types, dead code and sizes
 # make site   makes pages of the documentation in build/site, and checks their links
 # make wheel  builds a wheel for machines without a compiler, and tries it (FOR=python3.13)
 # make build  creates .venv and installs tofu from this folder (editable)
@@ -204,6 +204,7 @@ check: $(VENV)/.dev $(BUILD)/tidy/compile_commands.json
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy --strict tests/typing/public_api.py
 	$(VENV)/bin/vulture
+	$(VENV)/bin/python scripts/budget.py
 	$(VENV)/bin/clang-format --dry-run --Werror $(CXX_FILES)
 	find src -name '*.cc' | \
 	  xargs -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p $(BUILD)/tidy --quiet
