@@ -12,7 +12,7 @@ import dataclasses
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LINES = {"python/tofu src tdl": 105_000, "tests": 81_500}
+LINES = {"python/tofu src tdl": 106_000, "tests": 82_500}
 # Of each folder of the product, except those with a file for each family of operators.
 FOLDER_FILES, FOLDER_LINES = 30, 4_000
 EXCEPT = ("tdl",)
