@@ -59,6 +59,37 @@ def test_own_optimizers_are_tried_too():
     assert updates_elementwise(mx.optimizer.SGD(lr_scheduler=lambda count: 0.0), mx.cpu(0))
 
 
+@mx.optimizer.Optimizer.register
+class CenteredAlong(mx.optimizer.SGD):
+    """Subtracts the mean along one dimension from the gradients with a number of dimensions."""
+
+    def __init__(self, dim, rank, **kwargs):
+        super().__init__(**kwargs)
+        self.aggregate_num, self.dim, self.rank = 0, dim, rank
+
+    def update(self, index, weight, grad, state):
+        if grad.ndim == self.rank:
+            grad = grad - grad.mean(self.dim, keepdims=True)
+        super().update(index, weight, grad, state)
+
+    update_multi_precision = update
+
+
+@pytest.mark.parametrize(
+    ("rank", "dim"), [(rank, dim) for rank in range(1, 6) for dim in range(rank)]
+)
+def test_every_dimension_is_tried(rank, dim):
+    assert not updates_elementwise(CenteredAlong(dim, rank), mx.cpu(0))
+
+
+def test_an_optimizer_along_a_dimension_updates_whole_tensors(two):
+    params = {"dim": 1, "rank": 2, **RATE}
+    expected = plainly(train, "centeredalong", params)
+    with pytest.warns(UserWarning, match="does not update every element"):
+        found = train("centeredalong", params)
+    assert_same(found[:2], expected[:2])
+
+
 @pytest.mark.parametrize("name", ["nadam", "centered"])
 def test_other_optimizers_update_whole_tensors(name, two):
     expected = plainly(train, name, RATE)
