@@ -2,6 +2,8 @@
 
 import contextlib
 import re
+import sys
+import threading
 import time
 
 import mxnet as mx
@@ -14,6 +16,7 @@ import tofu.gluon
 from . import fakes
 
 STEPS = 4
+WAIT_S = 60  # threads take milliseconds unless something hangs
 
 
 def told_lines(capsys):
@@ -137,3 +140,28 @@ def wait_until(holds, act=lambda: None):
         assert time.monotonic() < limit, "what was dropped is still alive"
         time.sleep(0.001)
         act()
+
+
+def run_all(*functions):
+    """Call each function on its own thread; raise the first error of any."""
+    errors = []
+
+    def guarded(function):
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(f,), daemon=True) for f in functions]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+    finally:
+        sys.setswitchinterval(interval)
+    assert not any(thread.is_alive() for thread in threads)
+    if errors:
+        raise errors[0]

@@ -1,7 +1,5 @@
 """Backward calls run one at a time, and each waits for its own callbacks."""
 
-import sys
-import threading
 import time
 
 import mxnet as mx
@@ -13,35 +11,9 @@ from tofu.gluon.session.living import Living
 from tofu.gluon.session.session import active
 from tofu.gluon.training import views
 
-from .models import assert_same, data, make_net, plainly, weights
+from .models import assert_same, data, make_net, plainly, run_all, weights
 
-WAIT_S = 60  # takes milliseconds unless something hangs
 ROUNDS = 25
-
-
-def run_all(*functions):
-    """Call each function on its own thread; raise the first error of any."""
-    errors = []
-
-    def guarded(function):
-        try:
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(f,), daemon=True) for f in functions]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(WAIT_S)
-    finally:
-        sys.setswitchinterval(interval)
-    assert not any(thread.is_alive() for thread in threads)
-    if errors:
-        raise errors[0]
 
 
 @pytest.mark.parametrize("num_variables", [0, 1])

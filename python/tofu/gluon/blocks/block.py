@@ -128,7 +128,8 @@ class PartitionedBlock:
         if not record and not train:
             gradients = set()
         signature = self._signature(inputs, gradients, train=train)
-        pool = self._pool(signature, trained, inputs, current)
+        with current.state.preparing:  # threads that share parameters must agree on their tiles
+            pool = self._pool(signature, trained, inputs, current)
         if pool is None:
             return None
         views.flush(current.state.views)
@@ -251,14 +252,8 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         if current is None or current.state.depth.checking:
             return original(self, *args)
         current.state.calls.free()
-        if self._cached_op is None:
-            self._build_cache(*args)
-        blocks = current.state.blocks
-        partitioned = blocks.get(self)
-        if partitioned is None or partitioned.cached_op is not self._cached_op:
-            partitioned = blocks[self] = PartitionedBlock(self)
-            partitioned.reach = of_hybridized(self, self._cached_graph[1])
-            self.apply(untie)
+        with current.state.preparing:
+            partitioned = _known_or_made(self, args, current)
         flat, structure = gluon_block._flatten(args, "input")
         arrays = [array for array in flat if array is not None]
         if not partitioned.wanted() and not any(map(outputs.is_divided, arrays)):
@@ -275,6 +270,18 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         return gluon_block._regroup(results, self._out_format)
 
     return _call_cached_op
+
+
+def _known_or_made(block: Any, args: Any, current: Session) -> PartitionedBlock:
+    if block._cached_op is None:
+        block._build_cache(*args)
+    blocks = current.state.blocks
+    partitioned: Optional[PartitionedBlock] = blocks.get(block)
+    if partitioned is None or partitioned.cached_op is not block._cached_op:
+        partitioned = blocks[block] = PartitionedBlock(block)
+        partitioned.reach = of_hybridized(block, block._cached_graph[1])
+        block.apply(untie)
+    return partitioned
 
 
 class _Scope(gluon_block._BlockScope):  # type: ignore[misc]

@@ -299,13 +299,19 @@ class _Attributes:
         return changed
 
     def restore(self) -> None:
-        """Set the attributes back."""
-        for block, before in self._before:
-            vars(block).clear()
-            vars(block).update(before)
-        for value, content in self._contents:
-            value.clear()
-            value.extend(content) if isinstance(value, list) else value.update(content)
+        """Set the attributes back; those that are as before stay, as other threads read them."""
+        for value, content in [*((vars(b), before) for b, before in self._before), *self._contents]:
+            if _identities(value) != _identities(content):
+                value.clear()
+                value.extend(content) if isinstance(value, list) else value.update(content)
+
+
+def _identities(values: Any) -> Any:
+    """What identifies the keys and values of a dict, or the members of a list or set."""
+    if isinstance(values, dict):
+        return [(id(key), id(value)) for key, value in values.items()]
+    members = map(id, values)
+    return set(members) if isinstance(values, set) else list(members)
 
 
 def _equal(first: Any, second: Any) -> bool:

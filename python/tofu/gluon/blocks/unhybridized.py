@@ -180,7 +180,7 @@ def _run(block: Any, original: Forward, args: tuple[Any, ...], session: Session)
     try:
         arrays, pattern = _arrays(args)
         _check_hooks(inside)
-        with state.tracing:
+        with state.preparing:
             current = _find(block, original, inside, pattern, arrays, state)
         if current.reason is not None:
             raise UntraceableError(current.reason)

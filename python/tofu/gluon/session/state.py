@@ -98,7 +98,7 @@ class State:
     Attributes:
         blocks: HybridBlock -> its PartitionedBlock.
         traces: block that was never hybridized -> its tofu.gluon.blocks.unhybridized.BlockTraces.
-        tracing: held while a block is traced.
+        preparing: held while a block is traced or planned, and its parameters are divided.
         eager: blocks that the user was warned of.
         depth: calls of blocks, by thread.
         tiled: all tiled parameters.
@@ -130,7 +130,7 @@ class State:
     def __init__(self) -> None:
         self.blocks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.traces: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self.tracing = threading.RLock()
+        self.preparing = threading.RLock()
         self.eager: weakref.WeakSet[Any] = weakref.WeakSet()
         self.depth = _Depth()
         self.tiled = Living()

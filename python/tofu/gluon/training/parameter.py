@@ -368,16 +368,16 @@ def tile(
     plain: type = type(parameter)
     before = dict(vars(parameter))
     try:
-        with session.state.changing:  # another thread may read its value
+        with session.state.changing:  # other threads read value and gradient, plain or from tiles
             parameter._tofu = state
+            state.variables = [array.detach() for array in state.tiles]
+            if gradient is not None and gradients is None:
+                _mark_zeros(parameter, fresh)
+            else:
+                _mark(parameter, gradients, fresh)
             parameter.__class__ = _tiled_class(plain)
             del vars(parameter)["_data"], vars(parameter)["_grad"]
-            state.variables = [array.detach() for array in state.tiles]
         session.state.tiled.add(parameter)
-        if gradient is not None and gradients is None:
-            _mark_zeros(parameter, fresh)
-        else:
-            _mark(parameter, gradients, fresh)
     except BaseException:  # such as Control-C: half tiled, it would fail in every later step
         session.state.tiled.discard(parameter)
         parameter.__class__ = plain
@@ -458,9 +458,13 @@ def note_reading(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def grad(self: Any, ctx: Any = None) -> Any:
         session = active()
-        if session is not None and not is_tiled(self):
+        if session is None or is_tiled(self):
+            return original(self, ctx)
+        with session.state.changing:  # another thread may be dividing it
+            if is_tiled(self):
+                return self.grad(ctx)
             session.state.read.add(self)
-        return original(self, ctx)
+            return original(self, ctx)
 
     return grad
 
