@@ -269,8 +269,9 @@ def _backward(original: Callable[..., int]) -> Callable[..., int]:
             delivery.before_backward(state)
 
         def after() -> None:
-            delivery.after_backward(state)
-            views.after_backward(state.views)  # and the new gradients into the script's arrays
+            with state.changing:  # else a thread reads an old gradient, which later updates take
+                delivery.after_backward(state)
+                views.after_backward(state.views)  # and the new gradients into the script's arrays
 
         with async_errors.named(current), async_errors.explaining_once(current):
             return state.calls.run(original, args, before, after)

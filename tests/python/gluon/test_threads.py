@@ -1,12 +1,17 @@
 """Threads that call blocks, read parameters and train at once."""
 
+import contextlib
 import threading
 
 import pytest
-from mxnet import autograd
+from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
+from tofu.errors import GradientError
+from tofu.gluon.session.session import active
+from tofu.gluon.training import delivery, views
 from tofu.gluon.training import parameter as parameter_module
+from tofu.gluon.training.gradients import Gradients
 
 from .models import assert_same, data, make_net, plainly, run_all, started, weights
 
@@ -78,3 +83,82 @@ def test_a_trace_leaves_other_threads_their_attributes(two):
     with autograd.record():
         net(data())
     assert len(list(children)) == 3  # else: "OrderedDict mutated during iteration"
+
+
+def trained_while_read(reads):
+    """Weights after some steps, while another thread reads all gradients again and again."""
+    net, done = make_whole(True, "net_"), threading.Event()
+    trained = [p for p in net.collect_params().values() if p.grad_req != "null"]
+    trainer = gluon.Trainer(trained, "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+    net(data()).wait_to_read()
+
+    def train():
+        for _ in range(60):
+            with autograd.record():
+                loss = (net(data()) ** 2).mean()
+            loss.backward()
+            trainer.step(1)
+        done.set()
+
+    def read():
+        while not done.is_set():
+            for parameter in trained:
+                with contextlib.suppress(GradientError):  # an update has used it
+                    parameter.grad().asnumpy()
+
+    run_all(train, *([read] if reads else ()))
+    return weights(net)
+
+
+def test_gradients_that_another_thread_reads_update_as_ever(two):
+    assert_same(trained_while_read(reads=True), plainly(trained_while_read, reads=False))
+
+
+def gradients_of_two_calls():
+    net = make_whole(True, "net_")
+    net(data())
+    for factor in (1, 2):
+        with autograd.record():
+            loss = (net(data() * factor) ** 2).mean()
+        loss.backward()
+    return [p.grad() for p in net.collect_params().values() if p.grad_req != "null"]
+
+
+def test_a_gradient_is_first_read_during_a_backward_call(two, monkeypatch):
+    """It is kept from then on; the marks from before that call are no news."""
+    expected, before, calls = plainly(gradients_of_two_calls), delivery.before_backward, []
+
+    def reading(state):
+        before(state)
+        calls.append(state)
+        if len(calls) == 2:
+            for parameter in state.tiled:
+                if parameter.grad_req != "null":
+                    parameter._tofu.gradients.read()
+
+    monkeypatch.setattr(delivery, "before_backward", reading)
+    assert_same(gradients_of_two_calls(), expected)
+    assert len(calls) == 2
+
+
+def test_gradients_change_under_the_lock_under_which_threads_read(two, monkeypatch):
+    net, held = make_whole(True, "net_"), []
+    net(data())
+
+    def watch(owner, name):
+        original = getattr(owner, name)
+
+        def watched(*args):
+            if threading.current_thread() is threading.main_thread():  # MXNet's may not wait for it
+                held.append((name, active().state.changing._is_owned()))
+            return original(*args)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(Gradients, "reclaim")
+    watch(Gradients, "after_backward")
+    watch(views, "after_backward")
+    with autograd.record():
+        loss = net(data()).sum()
+    loss.backward()
+    assert set(held) == {("reclaim", True), ("after_backward", True)}

@@ -182,7 +182,8 @@ class Pool:
         bound = self._take(inputs, values)
         self._session.state.ran.add(bound.program)
         self._session.state.gathered.pop(bound.program, None)
-        self._reclaim(bound.program)
+        with self._session.state.changing:  # else a thread reads what the program overwrites
+            self._reclaim(bound.program)
         bound.keep_outputs()
         restore = restoring_recording()
         try:

@@ -97,9 +97,11 @@ class Gradients:
         self._lender: Any = None
         self._is_gone = False
         self._is_kept = False
-        # The backward call in progress has delivered these parts; the marks are from before it.
+        # The backward call in progress has delivered these parts. The marks are from before it, if
+        # they are set aside: another thread may read the gradient, and so keep it, at any time.
         self._parts: list[_Part] = []
         self._marks = [False] * len(home)
+        self._are_set_aside = False
         self._is_reached: Optional[bool] = None  # by recordings of the backward call in progress
 
     @property
@@ -204,7 +206,8 @@ class Gradients:
         which gradients autograd has written. Other marks stay, as other threads read them.
         """
         self._parts = []
-        if self._is_kept:
+        self._are_set_aside = self._is_kept
+        if self._are_set_aside:
             earlier = marks_of(self._tiles)
             self._marks = [was or before for was, before in zip(earlier, self._marks)]
             self._mark([False] * len(self._tiles))
@@ -262,7 +265,7 @@ class Gradients:
         Returns:
             The tiles of each part and their layout.
         """
-        if self._is_kept:
+        if self._are_set_aside:
             self._mark(self._marks)
             self._marks = [False] * len(self._tiles)
         return [(part.tiles, part.layout) for part in self._sorted_parts()]
@@ -274,7 +277,7 @@ class Gradients:
         """
         parts = self._sorted_parts()
         written = [False] * len(self._tiles)
-        if self._is_kept:
+        if self._are_set_aside:
             written = marks_of(self._tiles)
             self._mark([wrote or was for wrote, was in zip(written, self._marks)])
             self._marks = [False] * len(self._tiles)
