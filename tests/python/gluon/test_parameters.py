@@ -348,6 +348,22 @@ def test_set_data(two):
     assert_changes_agree(lambda net, _: weight(net).set_data(values.astype("float64")))
 
 
+def test_set_data_while_recording_is_refused_as_in_mxnet(net):
+    """An array of Python's values is no operator's result, so MXNet takes that."""
+
+    def set_to(factor, values):
+        with autograd.record():
+            factor.set_data(values)
+        return factor.data().asnumpy()
+
+    values, before = mx.nd.full((12, 10), 3), weight(net).data().asnumpy()
+    with pytest.raises(mx.MXNetError, match="Assigning to NDArrays that are already in a comp"):
+        set_to(weight(net), values)
+    assert weight(net).data().asnumpy().tobytes() == before.tobytes()
+    assert (set_to(weight(net), values.asnumpy()) == 3).all()
+    assert (set_to(net[1].running_mean, mx.nd.full(12, 3)) == 3).all()
+
+
 def test_set_data_of_another_shape_is_refused(net):
     with pytest.raises(AssertionError, match="incompatible"):
         weight(net).set_data(mx.nd.zeros((3, 3)))

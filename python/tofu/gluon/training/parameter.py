@@ -226,12 +226,18 @@ class Tiled:
         return shown([whole], numpy=self._tofu.numpy)[0]
 
     def set_data(self, data: Any) -> None:
-        """Set the value on all workers, from a whole array."""
+        """Set the value on all workers, from a whole array.
+
+        Raises:
+            MXNetError: autograd records, the value is a variable, and `data` is an NDArray.
+        """
         self.shape = data.shape
         variables = self._tofu.variables
         if variables is None:
             super().set_data(data)  # type: ignore[misc]
             return
+        if isinstance(data, NDArray) and self.grad_req != "null" and autograd.is_recording():
+            variables[0].detach().copyto(variables[0])  # MXNet's own error
         value, _ = self._views()
         whole = data if isinstance(data, NDArray) else nd.array(data, ctx=self._ctx_list[0])
         with autograd.pause():
