@@ -217,6 +217,22 @@ def test_stale_gradients_raise_as_in_mxnet(two):
         trainer.step(4)
 
 
+@pytest.mark.parametrize("is_partly_tiled", [False, True])
+@pytest.mark.parametrize("ignore_stale_grad", [False, True])
+def test_a_step_without_values_raises_as_in_mxnet(ignore_stale_grad, is_partly_tiled, two):
+    nets = [started(nn.Dense(3, in_units=10, prefix="a_")), started(nn.Dense(3, prefix="b_"))]
+    trainer = gluon.Trainer({**nets[0].collect_params(), **nets[1].collect_params()}, "sgd")
+    with autograd.record():
+        loss = nets[0](data()).sum()
+    if is_partly_tiled:
+        loss.backward()
+    for _ in range(2):
+        with pytest.raises(gluon.parameter.DeferredInitializationError, match="'b_weight'"):
+            trainer.step(1, ignore_stale_grad)
+    with pytest.raises(gluon.parameter.DeferredInitializationError, match="'b_weight'"):
+        trainer.allreduce_grads()
+
+
 def test_ignoring_stale_gradients(two):
     def run():
         body, heads, trainer = two_heads()

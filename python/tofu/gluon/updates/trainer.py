@@ -20,6 +20,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd
 
+from tofu import _core
 from tofu.errors import ConfigError
 from tofu.gluon.session import block_report, messages
 from tofu.gluon.session.arrays import classic
@@ -131,6 +132,9 @@ def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
             self._tofu_past_kvstore = True
             session.state.trainers.add(self)
             return
+        with _core.Changed(session.state.depth, peeking=True):
+            for parameter in self._params:  # as MXNet does, for the error if one has no value yet
+                parameter.data(self._contexts[0])
         # With one context a local kvstore has nothing to reduce.
         self._kvstore = self._update_on_kvstore = None
         self._distributed = False
