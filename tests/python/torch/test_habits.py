@@ -80,6 +80,39 @@ def test_losses_of_some_outputs_and_of_parameters() -> None:
     )  # fmt: skip
 
 
+def differentiated(differentiate: Callable[..., Any]) -> Callable[[Wrap], dict[str, Any]]:
+    """A script that differentiates outputs by chosen tensors, among them the data."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        data = torch.randn(6, 4, requires_grad=True)
+        model = wrap(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)), data)
+        made = differentiate(model(data), data, model[0].weight)
+        return {
+            **dict(enumerate(made or ())),
+            "data": data.grad,
+            **{name: p.grad for name, p in model.named_parameters()},
+        }
+
+    return script
+
+
+def of_two(made: Any, data: Any, weight: Any) -> Any:
+    """Differentiate an output and a tensor of a parameter, with gradients of both kinds."""
+    given = [torch.full((4, 4), 2.0), weight.detach().tile(2, 1)[:6]]
+    return torch.autograd.grad([weight.square(), made], [data, weight], given)
+
+
+def test_backward_passes_of_chosen_tensors_are_as_in_plain_torch() -> None:
+    on_ranks(2, compare, *map(differentiated, (
+        lambda made, data, weight: made.mean().backward(inputs=[data, weight]),
+        lambda made, data, weight: torch.autograd.grad(made.mean(), (data, weight)),
+        lambda made, data, weight: torch.autograd.grad(made.sum() + weight.sum(), (data, weight)),
+        lambda made, data, weight: torch.autograd.backward(
+            [made, weight.exp()], [torch.ones(6, 4), torch.ones(4, 4)], inputs=[data, weight]),
+        of_two,
+    )))  # fmt: skip
+
+
 # --- Parameters outside of the call ---------------------------------------------------------
 
 

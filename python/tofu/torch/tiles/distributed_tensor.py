@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import traceback
 from typing import Any, Callable
 
@@ -41,6 +42,7 @@ _LEAF = (
     "write to parameters under torch.no_grad"
 )
 _BACKWARD = (torch.autograd.grad.__name__, _Tensor.backward.__name__)
+_GRADIENTS = ("grad_outputs", "grad_tensors", "gradient")  # arguments of these
 _OF_LISTS = ("_foreach_", "_fused_", "_amp_")  # the operators of optimizers, with DTensor's rules
 
 
@@ -175,6 +177,8 @@ def _run(function: Any, args: Any, kwargs: Any) -> Any:
     if special is not None:
         return special(*args, **kwargs)
     name = function.__name__
+    if name in _BACKWARD:
+        return _differentiate(function, args, kwargs)
     flat = _are_tiles(args, kwargs)
     values = (*args, *kwargs.values()) if flat else pytree.tree_leaves((args, kwargs))
     operands = [x for x in values if isinstance(x, DTensor)]
@@ -191,20 +195,43 @@ def _run(function: Any, args: Any, kwargs: Any) -> Any:
     try:
         result = function(*given[0], **given[1])
     except (NotImplementedError, RuntimeError) as error:
-        if name in _BACKWARD:  # it may have run in part
-            raise
         _check_no_rule(error)
         return _run_whole(function, args, kwargs)
     known = set(map(id, operands))
     made = [result] if isinstance(result, DTensor) else pytree.tree_leaves(result)
     new = [x for x in made if isinstance(x, DTensor) and id(x) not in known]
-    if name not in _BACKWARD and any(_is_doubtful(each, operands, name) for each in new):
+    if any(_is_doubtful(each, operands, name) for each in new):
         return _run_whole(function, args, kwargs)
     shapes = {x.shape for x in operands}
     if isinstance(result, DTensor):
         return _settled(result, shapes)
     result = _added_up(result)
     return pytree.tree_map_only(DTensor, lambda x: _settled(x, shapes), result)
+
+
+def _differentiate(function: Any, args: Any, kwargs: Any) -> Any:
+    """Run a backward pass; plain and distributed tensors may be among what it is given."""
+    given = inspect.signature(function).bind(*args, **kwargs)
+    name = next((each for each in _GRADIENTS if each in given.arguments), None)
+    if name is not None:
+        heads, *_ = given.arguments.values()
+        given.arguments[name] = _like_heads(heads, given.arguments[name])
+    result = function(*given.args, **given.kwargs)
+    return pytree.tree_map_only(DTensor, lambda x: _settled(x, {x.shape}), result)
+
+
+def _like_heads(heads: Any, gradients: Any) -> Any:
+    """The gradients of tensors, each distributed if the tensor is, else whole."""
+    if isinstance(gradients, (list, tuple)):
+        given = heads if isinstance(heads, (list, tuple)) else (heads,)
+        if len(given) != len(gradients):
+            return gradients  # torch raises its error
+        return tuple(map(_like_heads, given, gradients))
+    head = heads[0] if isinstance(heads, (list, tuple)) else heads
+    is_tile = isinstance(gradients, DTensor)
+    if not isinstance(gradients, torch.Tensor) or is_tile == isinstance(head, DTensor):
+        return gradients
+    return gradients.full_tensor() if is_tile else placed(gradients, head._spec)
 
 
 def _check_no_rule(error: Exception) -> None:
