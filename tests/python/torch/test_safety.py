@@ -141,6 +141,11 @@ def copied() -> None:
         for parameter in other.parameters():
             parameter.zero_()
     assert float(other(data)) == 0
+    whole(data).backward()
+    for p, q in zip(copy.deepcopy(whole).parameters(), other.parameters()):
+        assert p.grad is None and q.grad is None
+    for p, q in zip(whole.parameters(), parts.parameters()):
+        assert difference(p.grad, q.grad) <= EQUAL
     assert_alike(whole, parts, data)
     assert_alike(whole, averaged, data)
 

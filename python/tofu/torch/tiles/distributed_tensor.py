@@ -94,14 +94,14 @@ class Distributed(DTensor):
                     each.__class__ = Distributed
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A copy with tiles of its own, which is a parameter if this is one."""
+        """A copy with tiles of its own; torch's copies of parameters have no gradient."""
         if id(self) not in memo:
             made = self.detach().clone()
             if isinstance(self, torch.nn.Parameter):
                 made = torch.nn.Parameter(made)
-            memo[id(self)] = made.requires_grad_(self.requires_grad)
-            if self.grad is not None:
+            elif self.grad is not None:
                 made.grad = copy.deepcopy(self.grad, memo)
+            memo[id(self)] = made.requires_grad_(self.requires_grad)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
