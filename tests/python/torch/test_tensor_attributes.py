@@ -15,6 +15,7 @@ from tofu.errors import GraphError, PlanError
 from tofu.torch.graphs.module_state import ModuleState
 
 from .ranks import on_ranks
+from .scripts import Wrap, compare
 
 
 class Scaled(nn.Module):
@@ -69,6 +70,58 @@ def test_one_with_a_gradient_is_refused() -> None:
     model = Scaled(torch.ones(4, requires_grad=True))
     with pytest.raises(GraphError, match="register it as a parameter"):
         tofu.torch.plan(model, (torch.ones(4, 4),), mesh=(2,))
+
+
+TABLE = torch.ones(4, requires_grad=True)
+HEAD = nn.Linear(4, 4)
+
+
+class Reading(nn.Module):
+    """Calls a function on the outputs of a layer, which may read what is no part of the module."""
+
+    def __init__(self, function: Any, kept: Any = None) -> None:
+        super().__init__()
+        self.linear, self.function, self.kept = nn.Linear(4, 4), function, kept
+
+    def forward(self, data: Any) -> Any:
+        return self.function(self, self.linear(data)).square().mean()
+
+
+@pytest.mark.parametrize(("function", "name"), [
+    (lambda own, made: made * TABLE, r"function\.TABLE"),
+    (lambda own, made: HEAD(made), r"function\.HEAD\.weight"),
+    (lambda own, made: own.kept[0](made), r"kept\.0\.weight"),
+    (lambda own, made: made * own.kept[0].weight.detach() + own.kept[1], r"kept\.1"),
+])  # fmt: skip
+def test_tensors_of_others_that_would_be_trained_are_refused(function, name) -> None:
+    kept = [nn.Linear(4, 4), torch.ones(4, requires_grad=True)]
+    model, data = Reading(function, kept), torch.ones(4, 4)
+    with pytest.raises(GraphError, match=f"forward reads '{name}', which has a gradient but is no"):
+        tofu.torch.plan(model, (data,), mesh=(2,))
+
+
+def taught(own: Any, made: Any) -> Any:
+    with torch.no_grad():
+        wanted = own.kept[0](made) + HEAD(made)
+    return made - wanted
+
+
+def with_a_teacher(wrap: Wrap) -> dict[str, Any]:
+    """A module that reads others without gradients, one of which is in a list."""
+    data, teacher = torch.randn(4, 4), nn.Linear(4, 4)
+    model = wrap(Reading(taught, [teacher]), data)
+    losses = []
+    for _ in range(2):
+        losses.append(model(data))
+        losses[-1].backward()
+        with torch.no_grad():
+            teacher.weight.mul_(0.5)
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    return {**dict(enumerate(losses)), **gradients, "teacher": teacher.weight.grad}
+
+
+def test_tensors_of_others_count_with_their_newest_values_without_gradients() -> None:
+    on_ranks(2, compare, with_a_teacher)
 
 
 class Held:

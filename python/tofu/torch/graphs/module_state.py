@@ -183,6 +183,10 @@ class Reading:
         known = [(each[0], each[1]) for kind in read for each in kind]
         return {path: x for path, x in known if isinstance(x, (dict, list, collections.deque))}
 
+    def path_of(self, tensor: Any) -> Optional[Path]:
+        """The place of a plain tensor that was read; None if it was not."""
+        return next((path for path, each, _ in self._versions if each is tensor), None)
+
     def changed(self) -> Optional[Path]:
         """A place that was written to since the state was read; None if there is none."""
         return next(self._changed(), None)

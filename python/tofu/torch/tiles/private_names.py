@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import torch
 
 __all__ = [
-    "KNOWN", "ConstantSource", "DimDynamic", "DispatchKey", "FakeTensorMode", "ShapeEnv",
-    "TorchDispatchMode", "aot_export_joint", "check_version", "descriptors",
+    "KNOWN", "ConstantSource", "DimDynamic", "DispatchKey", "FakeTensorMode", "FunctionalTensor",
+    "ShapeEnv", "TorchDispatchMode", "aot_export_joint", "check_version", "descriptors",
     "disable_current_modes", "get_decompositions", "get_proxy_mode", "lists_of",
     "optimizers_lists_of", "pytree", "scoped_library",
 ]  # fmt: skip
@@ -37,6 +37,9 @@ try:
 
     # Tensors without data. Without it: the device meta, which forgets the device of a tensor.
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+    # Tells tensors that a traced forward makes from others. Without it: by what the module reaches.
+    from torch._subclasses.functional_tensor import FunctionalTensor
 
     # The trace that is being made, to mark the operators that a checkpoint runs.
     from torch.fx.experimental.proxy_tensor import get_proxy_mode

@@ -131,6 +131,14 @@ class KeptByForward:
             self._refuse(place, f"keeps a {type(value).__name__} there")
         return value
 
+    def name_of(self, tensor: Any) -> str:
+        """The name of a plain tensor that the module reaches; "" if it reaches it in no known way.
+
+        Of globals, it is that of the function that names them: "Model.forward.TABLE".
+        """
+        path = self._reading.path_of(tensor)
+        return "" if path is None else named(path)
+
     def check(self) -> None:
         """Raise GraphError if the backward pass has left values, as hooks of tensors do."""
         for path, container, before in self._containers:

@@ -267,14 +267,10 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
         for computed in computed_before(module) & vars(module).keys():
             tensor = vars(module)[computed]
             memo[id(tensor)] = _like(tensor.detach(), device)
-        for tensor in _plain_tensors(vars(module).values()):
+        attributes = (value for key, value in vars(module).items() if key != "_modules")
+        for tensor in _plain_tensors(attributes):
             if isinstance(tensor, Replaced):
                 memo.setdefault(id(tensor), memo.get(id(tensor.distributed), tensor))
-            if tensor.requires_grad and id(tensor) not in memo:
-                raise GraphError(
-                    f"{type(model).__name__}: the module {name or 'itself'!r} has a tensor with a "
-                    "gradient as an attribute; register it as a parameter"
-                )
             memo.setdefault(id(tensor), tensor)  # a constant of the trace, with its data
         forward = vars(module).get("forward")
         if isinstance(forward, Replacement):  # parallelize has replaced it
@@ -301,10 +297,12 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
 
 
 def _plain_tensors(values: Iterable[Any]) -> Iterator[Any]:
-    """The tensors among values, and in their lists, tuples and dicts."""
+    """The tensors among values, and in their modules, lists, tuples and dicts."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
+        elif isinstance(value, torch.nn.Module):
+            yield from (*value.parameters(), *value.buffers())
         elif isinstance(value, (list, tuple)):
             yield from _plain_tensors(value)
         elif isinstance(value, dict):

@@ -9,11 +9,12 @@ from typing import Any, Callable
 from unittest import mock
 
 import torch
+from torch.autograd.graph import get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from tofu.errors import GraphError
 from tofu.torch.graphs.module_state import Replacement
-from tofu.torch.tiles.private_names import pytree
+from tofu.torch.tiles.private_names import FunctionalTensor, pytree
 from tofu.torch.tracing.kept_by_forward import KeptByForward
 from tofu.torch.tracing.left_by_forward import Left
 
@@ -77,6 +78,7 @@ class OwnOutputs(Replacement):
         with torch.set_grad_enabled(self._gradients), self._names:  # forward may ask for the mode
             outputs = self.own_forward(*args, **kwargs)
         self._kept.end()
+        self._check_trained((outputs, self._kept.tensors), given)
         for each in pytree.tree_leaves(outputs):
             if not isinstance(each, _RETURNED):
                 raise ReturnsObjectError(
@@ -94,6 +96,35 @@ class OwnOutputs(Replacement):
             return value
 
         return pytree.tree_map(own, (outputs, self._kept.tensors))
+
+    def _check_trained(self, outputs: Any, given: list[Any]) -> None:
+        """Raise GraphError if outputs have gradients of tensors that planned calls do not train."""
+        for leaf in _other_leaves(outputs, given):
+            name = self._kept.name_of(leaf)
+            where = repr(name) if name else f"a tensor of the shape {tuple(leaf.shape)}"
+            raise GraphError(
+                f"{type(self._module).__name__}: forward reads {where}, which has a gradient but "
+                "is no parameter of the module, so a planned call would not train it; register it "
+                "as a parameter, or its module as a submodule, or read it under torch.no_grad()"
+            )
+
+
+def _other_leaves(outputs: Any, given: list[Any]) -> Iterator[Any]:
+    """The tensors from elsewhere that would get gradients of outputs, besides those given."""
+
+    def trained(values: Any) -> list[Any]:
+        return [x for x in values if isinstance(x, torch.Tensor) and x.requires_grad]
+
+    seen = {get_gradient_edge(each).node for each in trained(given)}
+    new = [get_gradient_edge(each).node for each in trained(pytree.tree_leaves(outputs))]
+    while new:
+        node = new.pop()
+        if node not in seen:
+            seen.add(node)
+            leaf = getattr(node, "variable", None)
+            if leaf is not None and not isinstance(leaf, FunctionalTensor):  # forward makes these
+                yield leaf
+            new += [each for each, _ in node.next_functions if each is not None]
 
 
 class _OtherNames(TorchFunctionMode):
