@@ -168,6 +168,54 @@ def test_hooks_gradients_and_optimizers_from_before_are_as_in_plain_torch() -> N
     on_ranks(2, compare, with_parameters_hooks, with_an_optimizer, of_the_backward_pass)
 
 
+# --- Outputs, and parameters that a loss does not depend on -----------------------------------
+
+
+class Heads(nn.Module):
+    """Two heads on one body; the third output is computed from the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 2), nn.Linear(4, 2)
+
+    def forward(self, data):
+        hidden = torch.tanh(self.body(data))
+        two = self.two(hidden)
+        return self.one(hidden), two, two.square().mean()
+
+
+def of_outputs(wrap: Wrap) -> dict[str, Any]:
+    """Hooks of outputs; an output that no loss depends on, and one that is written to."""
+    data, seen = torch.randn(6, 4), []
+    model = wrap(Heads(), data)
+    one, two, last = model(data)
+    one.register_hook(lambda gradient: seen.append("one") or gradient * 2)
+    two.register_hook(lambda gradient: seen.append("two") or gradient * 2)
+    two.retain_grad()
+    one.mul_(2)[0].fill_(3)
+    last.detach_()
+    (one.mean() + last).backward()
+    return {"seen": seen, "two": two.grad, **{name: p.grad for name, p in model.named_parameters()}}
+
+
+def test_hooks_run_for_what_a_loss_depends_on() -> None:
+    on_ranks(2, compare, of_outputs)
+
+
+@pytest.mark.parametrize("want", [torch.Tensor.retain_grad, lambda made: made.register_hook(print)])
+def test_gradients_of_outputs_that_flow_inside_are_refused(want) -> None:
+    on_ranks(1, wanted_inside, want)
+
+
+def wanted_inside(want: Callable[[Any], Any]) -> None:
+    data = torch.randn(6, 4)
+    model = tofu.torch.parallelize(Heads(), (1,), data)
+    _, two, last = model(data)
+    want(two)
+    with pytest.raises(GraphError, match=r"Heads: output 1 retains .* through output 2"):
+        last.backward()
+
+
 def test_a_forward_that_calls_the_distributed_one_is_refused() -> None:
     on_ranks(1, replaced_forward)
 

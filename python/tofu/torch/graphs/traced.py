@@ -144,6 +144,7 @@ class Traced:
         constants: position -> output that is not a tensor, or has no elements.
         hints: values that stand for the floats among the arguments; empty if floats are constants.
         differentiable: the positions of outputs that have gradients.
+        through: position of an output -> those of others whose gradients flow through it.
         left: place in the module -> the value that forward leaves there.
         counts: those of these places that are counters -> the number that forward adds.
         in_timesteps: whether recurrent layers are taken apart.
@@ -160,6 +161,7 @@ class Traced:
     constants: Mapping[int, Any]
     differentiable: tuple[int, ...]
     hints: tuple[float, ...] = ()
+    through: Mapping[int, frozenset[int]] = dataclasses.field(default_factory=dict)
     left: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
     counts: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
     in_timesteps: bool = False

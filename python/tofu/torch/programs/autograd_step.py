@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +55,26 @@ class Call:
 def step(call: Call, tensors: list[Any]) -> tuple[Any, ...]:
     """Run a call: parameters, buffers and inputs in, outputs that are tensors out."""
     outputs: tuple[Any, ...] = _Step.apply(call, *tensors)
+    nodes = {each.grad_fn for each in outputs} - {None}
+    if len(outputs) > 1 and nodes:
+        outputs = tuple(_Output.apply(x) if x.requires_grad else x for x in outputs)
+        (node,) = nodes
+        node.made = [weakref.ref(each) for each in outputs]
     return outputs
+
+
+class _Output(torch.autograd.Function):
+    """A node for each output of several, whose hooks run only if a loss depends on it."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any) -> Any:
+        """The same tensor, but no view, of which a script could not detach all."""
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """The same gradient."""
+        return grads
 
 
 class _Step(torch.autograd.Function):
@@ -133,6 +153,8 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
     _check_versions(call, ctx.read)
     tensors = [k for k, entry in enumerate(traced.outputs) if entry is not None]
     given = dict(zip(tensors, grads))
+    for k, made in zip(tensors, getattr(ctx, "made", ())):
+        _check_through(call, k, made(), given)
     names, moves = [], []
     unused = {v.name for v in traced.variables if v.kind == "tangent" and given[v.number] is None}
     for variable in traced.variables:
@@ -172,6 +194,20 @@ def _check_versions(call: Call, read: list[tuple[str, Any, Any]]) -> None:
                 f"{call.module}: one of the variables needed for gradient computation has been "
                 f"modified by an inplace operation: {name!r} was written to after the call; call "
                 "backward() before that"
+            )
+
+
+def _check_through(call: Call, k: int, output: Any, given: Mapping[int, Any]) -> None:
+    """Raise GraphError if a script wants an output's gradient, part of which stays inside."""
+    if output is None or not (output.retains_grad or output._backward_hooks):
+        return
+    for other in call.program.plan.traced.through.get(k, ()):
+        if given[other] is not None:
+            raise GraphError(
+                f"{call.module}: output {k} retains its gradient or has a hook, but the loss "
+                f"depends on it through output {other}, which a planned call computes inside; "
+                "expected gradients of outputs that no other output of the loss depends on: "
+                f"compute output {other} from it outside of the module"
             )
 
 

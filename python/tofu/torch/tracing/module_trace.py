@@ -244,7 +244,9 @@ def _trace(
     own.check()
     unfold_rows(joint.graph_module.graph)
     traced = with_checkpoints(read_joint(joint, fake))
-    return dataclasses.replace(traced, left=own.left, in_timesteps=in_timesteps)
+    return dataclasses.replace(
+        traced, through=own.through, left=own.left, in_timesteps=in_timesteps
+    )
 
 
 def _like(tensor: Any, device: str) -> Any:

@@ -50,6 +50,7 @@ class OwnOutputs(Replacement):
 
     Attributes:
         own_forward: the forward that it replaces.
+        through: as of a `Traced`.
     """
 
     def __init__(self, module: torch.nn.Module, gradients: bool) -> None:
@@ -58,6 +59,7 @@ class OwnOutputs(Replacement):
         self.own_forward = module.forward
         self._kept = KeptByForward(module)
         self._names = _OtherNames(module)
+        self.through: dict[int, frozenset[int]] = {}
         module.forward = self
 
     @property
@@ -78,7 +80,10 @@ class OwnOutputs(Replacement):
         with torch.set_grad_enabled(self._gradients), self._names:  # forward may ask for the mode
             outputs = self.own_forward(*args, **kwargs)
         self._kept.end()
-        self._check_trained((outputs, self._kept.tensors), given)
+        flat = pytree.tree_leaves((outputs, self._kept.tensors))
+        nodes = _nodes(flat, given)
+        self._check_trained(nodes)
+        self.through = _through(flat, nodes)
         for each in pytree.tree_leaves(outputs):
             if not isinstance(each, _RETURNED):
                 raise ReturnsObjectError(
@@ -97,9 +102,12 @@ class OwnOutputs(Replacement):
 
         return pytree.tree_map(own, (outputs, self._kept.tensors))
 
-    def _check_trained(self, outputs: Any, given: list[Any]) -> None:
+    def _check_trained(self, nodes: list[Any]) -> None:
         """Raise GraphError if outputs have gradients of tensors that planned calls do not train."""
-        for leaf in _other_leaves(outputs, given):
+        for node in nodes:
+            leaf = getattr(node, "variable", None)
+            if leaf is None or isinstance(leaf, FunctionalTensor):  # forward has made it
+                continue
             name = self._kept.name_of(leaf)
             where = repr(name) if name else f"a tensor of the shape {tuple(leaf.shape)}"
             raise GraphError(
@@ -109,22 +117,47 @@ class OwnOutputs(Replacement):
             )
 
 
-def _other_leaves(outputs: Any, given: list[Any]) -> Iterator[Any]:
-    """The tensors from elsewhere that would get gradients of outputs, besides those given."""
+def _edge(tensor: Any) -> Any:
+    """The node of autograd's graph that a tensor's gradient goes to, and its number there."""
+    return get_gradient_edge(tensor)[:2]
 
-    def trained(values: Any) -> list[Any]:
-        return [x for x in values if isinstance(x, torch.Tensor) and x.requires_grad]
 
-    seen = {get_gradient_edge(each).node for each in trained(given)}
-    new = [get_gradient_edge(each).node for each in trained(pytree.tree_leaves(outputs))]
-    while new:
-        node = new.pop()
-        if node not in seen:
+def _with_gradients(values: list[Any]) -> Iterator[tuple[int, Any]]:
+    for k, each in enumerate(values):
+        if isinstance(each, torch.Tensor) and each.requires_grad:
+            yield k, each
+
+
+def _nodes(outputs: list[Any], given: list[Any]) -> list[Any]:
+    """The nodes of autograd's graph before outputs, up to the given tensors, inner ones first."""
+    seen = {_edge(each)[0] for _, each in _with_gradients(given)}
+    found: list[Any] = []
+    waiting = [(_edge(each)[0], False) for _, each in _with_gradients(outputs)]
+    while waiting:
+        node, is_done = waiting.pop()
+        if is_done:
+            found.append(node)
+        elif node not in seen:
             seen.add(node)
-            leaf = getattr(node, "variable", None)
-            if leaf is not None and not isinstance(leaf, FunctionalTensor):  # forward makes these
-                yield leaf
-            new += [each for each, _ in node.next_functions if each is not None]
+            inner = [(each, False) for each, _ in node.next_functions if each is not None]
+            waiting += [(node, True), *inner]
+    return found
+
+
+def _through(outputs: list[Any], nodes: list[Any]) -> dict[int, frozenset[int]]:
+    """Position of an output -> the positions of others whose gradients flow through it."""
+    edges = {k: _edge(each) for k, each in _with_gradients(outputs)}
+    places: dict[Any, int] = {}  # of outputs, as bits
+    for k, edge in edges.items():
+        places[edge] = places.get(edge, 0) | 1 << k
+    inner: dict[Any, int] = {}
+    for node in nodes:
+        inner[node] = 0
+        for edge in node.next_functions:
+            inner[node] |= places.get(edge, 0) | inner.get(edge[0], 0)
+    reach = {k: places[edge] | inner.get(edge[0], 0) for k, edge in edges.items()}
+    found = {k: frozenset(j for j in edges if j != k and reach[j] >> k & 1) for k in edges}
+    return {k: others for k, others in found.items() if others}
 
 
 class _OtherNames(TorchFunctionMode):
