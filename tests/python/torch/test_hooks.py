@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import tofu.torch
-from tofu.errors import GraphError
+from tofu.errors import ConfigError, GraphError
 
 from .ranks import on_ranks
 from .scripts import Wrap, compare
@@ -198,8 +198,48 @@ def of_outputs(wrap: Wrap) -> dict[str, Any]:
     return {"seen": seen, "two": two.grad, **{name: p.grad for name, p in model.named_parameters()}}
 
 
+def of_some_parameters(wrap: Wrap) -> dict[str, Any]:
+    """Hooks of parameters, some of which the loss does not depend on."""
+    data, model, seen = torch.randn(6, 4), Heads(), []
+
+    def register(parameters: Any) -> Any:
+        for name, p in parameters:
+            handles.append(p.register_hook(lambda gradient, n=name: seen.append(n) or gradient * 2))
+            handles.append(
+                p.register_post_accumulate_grad_hook(lambda _, n=name: seen.append(f"after {n}"))
+            )
+
+    handles: list[Any] = []
+    register(model.body.named_parameters())
+    register(model.two.named_parameters())
+    model = wrap(model, data)
+    register(model.one.named_parameters())
+    model(data)[0].mean().backward()
+    for handle in handles:
+        handle.remove()
+    model(data)[1].mean().backward()
+    return {"seen": sorted(seen), **{name: p.grad for name, p in model.named_parameters()}}
+
+
+def of_nodes(wrap: Wrap) -> dict[str, Any]:
+    """Hooks of several tensors and of nodes of autograd, and a gradient of an edge."""
+    data, seen = torch.randn(6, 4, requires_grad=True), []
+    model = wrap(Heads(), data)
+    one, two, _ = model(data)
+    weight, graph = model.one.weight, torch.autograd.graph
+    edge = graph.get_gradient_edge(weight)
+    (of_edge,) = torch.autograd.grad(one.mean(), [edge], retain_graph=True)
+    tensors = [*model.parameters(), data, one, two]
+    graph.register_multi_grad_hook(tensors, lambda given: seen.append([x is None for x in given]))
+    graph.register_multi_grad_hook(tensors, lambda _: seen.append("any"), mode="any")
+    node = weight.expand_as(weight).grad_fn.next_functions[0][0]
+    node.register_hook(lambda *_: seen.append(type(node).__name__))
+    one.mean().backward()
+    return {"seen": sorted(map(str, seen)), "edge": of_edge, "data": data.grad}
+
+
 def test_hooks_run_for_what_a_loss_depends_on() -> None:
-    on_ranks(2, compare, of_outputs)
+    on_ranks(2, compare, of_outputs, of_some_parameters, of_nodes)
 
 
 @pytest.mark.parametrize("want", [torch.Tensor.retain_grad, lambda made: made.register_hook(print)])
@@ -214,6 +254,17 @@ def wanted_inside(want: Callable[[Any], Any]) -> None:
     want(two)
     with pytest.raises(GraphError, match=r"Heads: output 1 retains .* through output 2"):
         last.backward()
+
+
+def test_a_hook_of_several_tensors_from_before_is_refused() -> None:
+    on_ranks(1, counted_before)
+
+
+def counted_before() -> None:
+    model, data = layer()
+    torch.autograd.graph.register_multi_grad_hook(list(model.parameters()), print)
+    with pytest.raises(ConfigError, match="register it after parallelize"):
+        tofu.torch.parallelize(model, (1,), data)
 
 
 def test_a_forward_that_calls_the_distributed_one_is_refused() -> None:

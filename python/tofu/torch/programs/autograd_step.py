@@ -14,6 +14,7 @@ from tofu.errors import GraphError
 from tofu.torch.graphs.module_state import version_of
 from tofu.torch.graphs.traced import Entry, Variable
 from tofu.torch.programs.rank_program import Program
+from tofu.torch.tiles.distributed_tensor import owned
 from tofu.torch.tiles.placements import WHOLE, Boxes, tiles_of
 
 __all__ = ["Call", "step"]
@@ -137,7 +138,7 @@ class _Step(torch.autograd.Function):
                 results[k] = value
         for k, spec in ctx.divided.items():
             if results[k] is not None:
-                results[k] = DTensor(results[k], spec, requires_grad=False)
+                results[k] = owned(DTensor(results[k], spec, requires_grad=False))
         return (None, *results)
 
 

@@ -25,7 +25,10 @@ from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from tofu.errors import PlanError
 from tofu.torch.tiles.private_names import lists_of, optimizers_lists_of, pytree
 
-__all__ = ["Distributed", "draws", "hook_of_tiles", "overloads", "owned", "placed"]
+__all__ = [
+    "Distributed", "counts_nodes", "draws", "hook_after", "hook_of_tiles", "overloads", "owned",
+    "placed",
+]  # fmt: skip
 
 _Tensor: Any = torch.Tensor
 _READS_VALUES = (
@@ -69,7 +72,7 @@ class Distributed(DTensor):
             kwargs = kwargs or {}
             first = args[0] if args else None  # the one that operators in place write to
             own = isinstance(first, DTensor) and _are_tiles(args, kwargs)
-            if own and _is_elementwise(function):
+            if own and (_is_elementwise(function) or _is_itself(function, args)):
                 try:
                     return owned(function(*args, **kwargs))
                 except (NotImplementedError, RuntimeError) as error:
@@ -335,6 +338,11 @@ def _is_elementwise(function: Any) -> bool:
     return not _runs_whole(function) and (name in _OF_TILES or _is_pointwise(name))
 
 
+def _is_itself(function: Any, args: Any) -> bool:
+    """Whether a function makes a view of all of a tensor, as torch does to find its node."""
+    return function in (_Tensor.view_as, _Tensor.expand_as) and args[0] is args[1]
+
+
 def _is_pointwise(name: str) -> bool:
     """Whether all forms of an operator are; ``max`` of one tensor is a reduction."""
     pointwise = any(_has_tag(each, "pointwise") for each in (name, name.strip("_")))
@@ -504,9 +512,14 @@ def _format(tensor: Any, form: str) -> str:
 
 
 def hook_of_tiles(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A hook of a parameter, which gets a distributed gradient and may return a plain one."""
+    """A hook of a parameter, which gets a distributed gradient and may return a plain one.
+
+    In plain torch none runs without a gradient, but a call's node reaches all of its parameters.
+    """
 
     def run(gradient: Any) -> Any:
+        if gradient is None and not counts_nodes(hook):
+            return None
         made = hook(owned(gradient))
         if isinstance(made, torch.Tensor) and not isinstance(made, DTensor):
             made = placed(made.detach(), gradient._spec)
@@ -515,12 +528,38 @@ def hook_of_tiles(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return run
 
 
+def counts_nodes(hook: object) -> bool:
+    """Whether a hook is torch's own of several tensors, which counts the nodes that run."""
+    return bool(getattr(hook, "__module__", None) == torch.autograd.graph.__name__)
+
+
+def hook_after(tensor: Any, hook: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A hook of a parameter that runs after a gradient was added to its own, if one was."""
+    came = False
+
+    def note(gradient: Any) -> None:
+        nonlocal came
+        came = gradient is not None
+
+    def run(parameter: Any) -> None:
+        if came:
+            hook(parameter)
+
+    _Tensor.register_hook(tensor, note)
+    return run
+
+
 def _register_hook(tensor: Any, hook: Callable[[Any], Any]) -> Any:
     return _Tensor.register_hook(tensor, hook_of_tiles(hook))
 
 
+def _register_hook_after(tensor: Any, hook: Callable[[Any], None]) -> Any:
+    return _Tensor.register_post_accumulate_grad_hook(tensor, hook_after(tensor, hook))
+
+
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     _Tensor.register_hook: _register_hook,
+    _Tensor.register_post_accumulate_grad_hook: _register_hook_after,
     _Tensor.data.__set__: _set_data,
     _Tensor.grad.__set__: _set_grad,
     _Tensor.__format__: _format,

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from tofu.torch.tiles.distributed_tensor import hook_of_tiles, placed
+from tofu.errors import ConfigError
+from tofu.torch.tiles.distributed_tensor import counts_nodes, hook_after, hook_of_tiles, placed
 from tofu.torch.tiles.private_names import pytree
 
 __all__ = ["Replaced", "hand_over"]
@@ -53,8 +54,16 @@ def hand_over(pairs: Sequence[tuple[Any, Any]]) -> None:
     Args:
         pairs: a whole tensor, and the distributed one that takes its place; of buffers nothing is
             handed over.
+
+    Raises:
+        ConfigError: a parameter has a hook that counts nodes of autograd, which it will have anew.
     """
     pairs = [(old, new) for old, new in pairs if isinstance(old, torch.nn.Parameter)]
+    if any(counts_nodes(hook) for old, _ in pairs for hook in (old._backward_hooks or {}).values()):
+        raise ConfigError(
+            "tofu.torch.parallelize: a parameter has a hook of register_multi_grad_hook, which "
+            "would wait for nodes of autograd that are left; register it after parallelize"
+        )
     for old, new in pairs:
         _hand_on(old, new)
     known = {id(old): new for old, new in pairs}
@@ -77,6 +86,7 @@ def _hand_on(old: Any, new: Any) -> None:
             hooks.update({key: hook_of_tiles(hook) for key, hook in hooks.items()})
             new._backward_hooks = hooks
         if last is not None:
+            last.update({key: hook_after(new, hook) for key, hook in last.items()})
             new._post_accumulate_grad_hooks = last
     for name, value in vars(old).items():
         vars(new).setdefault(name, value)
