@@ -26,6 +26,7 @@ from tofu.errors import ConfigError, GraphError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.plans.report_level import set_level
+from tofu.torch.changed_arguments import change
 from tofu.torch.graphs.module_graph import training_graph
 from tofu.torch.graphs.module_state import ModuleState, Replacement, check_hooks
 from tofu.torch.graphs.torch_plan import TorchPlan, plan_file_text, read_plan
@@ -274,6 +275,7 @@ class _Runner(Replacement):
         made, tensors = pytree.tree_unflatten(results, traced.out_spec)
         if traced.left:
             leave(self._state.containers, traced.left, traced.counts, tensors)
+        change(traced.changes, args, kwargs, tensors)
         return made
 
     def _own(self, *args: Any, **kwargs: Any) -> Any:

@@ -75,7 +75,8 @@ class WholeCalls:
             kwargs: those by name.
         """
         self._gather(tensors)
-        args, kwargs = pytree.tree_map_only(DTensor, lambda x: x.full_tensor(), (args, kwargs))
+        if any(isinstance(each, DTensor) for each in pytree.tree_leaves((args, kwargs))):
+            args, kwargs = pytree.tree_map_only(DTensor, lambda x: x.full_tensor(), (args, kwargs))
         with self._instead(tensors), _running_whole():
             return forward(*args, **kwargs)
 

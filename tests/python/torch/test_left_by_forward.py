@@ -323,3 +323,48 @@ def refuses(leave: Callable[[Any, Any], None], name: str) -> None:
 ])  # fmt: skip
 def test_forward_may_not_depend_on_what_it_leaves(leave, name) -> None:
     on_ranks(2, refuses, leave, name)
+
+
+# --- Dicts and lists among the arguments ----------------------------------------------------
+
+
+class Changing(nn.Module):
+    """Moves, replaces, adds and removes what dicts and lists among its arguments hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, batch, states, scale=1.0):
+        data = batch.pop("data")
+        batch["made"] = self.layer(data) * scale
+        batch["rows"], batch["states"], batch["scale"] = len(data), states, scale * 2
+        states.reverse()
+        states.insert(1, {"new": [batch["made"].detach() + 1, "text"], "first": states[0]})
+        return self.layer(states[0]).square().mean()
+
+
+def with_arguments(wrap: Wrap) -> dict[str, Any]:
+    """A script that trains on what a call puts into its arguments."""
+    result: dict[str, Any] = {}
+    model = wrap(
+        Changing(), {"data": torch.ones(6, 4), "note": "a"}, [torch.ones(4), torch.ones(4)]
+    )
+    for step in range(4):
+        first, second = torch.randn(4), torch.randn(4)
+        batch, states = {"data": torch.randn(6 + step % 3, 4), "note": "a"}, [first, second]
+        loss = model(batch, states, scale=1.0 + step)
+        (loss + batch["made"].sum()).backward()
+        new = states[1].pop("new")
+        result.update({
+            f"{step} loss": loss,
+            f"{step} new": new[0],
+            f"{step} own": [states[0] is second, states[2] is first, batch["states"] is states],
+            f"{step} others": [list(batch), states[1]["first"] is second, new[1]],
+            f"{step} numbers": [batch["rows"], batch["scale"], batch["note"]],
+        })  # fmt: skip
+    return {**result, "gradient": model.layer.weight.grad}
+
+
+def test_dicts_and_lists_among_the_arguments_are_changed() -> None:
+    on_ranks(2, compare, with_arguments)

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 import torch
 
-from tofu.torch.graphs.module_state import Place
+from tofu.torch.graphs.module_state import Path, Place
 
 __all__ = ["Blank", "Entry", "Operator", "Scalar", "Traced", "Variable"]
 
@@ -145,6 +145,7 @@ class Traced:
         hints: values that stand for the floats among the arguments; empty if floats are constants.
         differentiable: the positions of outputs that have gradients.
         through: position of an output -> those of others whose gradients flow through it.
+        changes: dict or list among the arguments, by its place -> what it holds in the end.
         left: place in the module -> the value that forward leaves there.
         counts: those of these places that are counters -> the number that forward adds.
         in_timesteps: whether recurrent layers are taken apart.
@@ -162,6 +163,7 @@ class Traced:
     differentiable: tuple[int, ...]
     hints: tuple[float, ...] = ()
     through: Mapping[int, frozenset[int]] = dataclasses.field(default_factory=dict)
+    changes: Mapping[Path, Any] = dataclasses.field(default_factory=dict)
     left: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
     counts: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
     in_timesteps: bool = False

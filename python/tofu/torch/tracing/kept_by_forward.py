@@ -7,7 +7,6 @@ dicts become outputs of the graph, and every planned call puts them there. The r
 from __future__ import annotations
 
 import enum
-import operator
 from typing import Any, Callable
 
 import torch
@@ -17,7 +16,7 @@ from tofu.errors import GraphError
 from tofu.torch.graphs.module_state import ALL, END, SYMBOLS, Path, Reading, named
 from tofu.torch.graphs.watched_code import is_watched
 from tofu.torch.tiles.private_names import pytree
-from tofu.torch.tracing.left_by_forward import Kept, Left, restore
+from tofu.torch.tracing.left_by_forward import Kept, Left, differs, restore
 
 __all__ = ["DataWrites", "KeptByForward", "computed_before"]
 
@@ -84,13 +83,13 @@ class KeptByForward:
         left = {}
         for path, container, before in self._containers:
             new = self._new(path, container, before)
-            if _differs(container, before):
+            if differs(container, before):
                 restore(container, before)
             if new is None:
                 self._refuse(path, "removes or reorders values there")
             for key, value in new.items():
                 left[path, key] = pytree.tree_map(
-                    lambda x, path=path, key=key: self._kept((path, key), x), value
+                    lambda x, path=path, key=key: self.keep((path, key), x), value
                 )
         self.left = left
         for cache, misses in zip(self._reading.caches, self._misses):
@@ -116,8 +115,12 @@ class KeptByForward:
             return {END: now[count:]} if len(now) > count else {}
         return None if any(x is y for x in now for y in before) else {ALL: now}
 
-    def _kept(self, place: tuple[Path, Any], value: Any) -> Any:
-        """Stands for a value; tensors become outputs of the graph."""
+    def keep(self, place: tuple[Path, Any], value: Any) -> Any:
+        """Stands for a value at a place; tensors become outputs of the graph.
+
+        Raises:
+            GraphError: a planned call cannot leave it.
+        """
         if isinstance(value, torch.Tensor):
             if isinstance(value, torch.nn.Parameter) or id(value) in self._parameters:
                 self._refuse(place, "keeps a parameter there")
@@ -189,14 +192,6 @@ def _set_by_torch(module: torch.nn.Module) -> Callable[[str], bool]:
 
 def _never(_: str) -> bool:
     return False
-
-
-def _differs(container: Any, before: Any) -> bool:
-    is_dict = isinstance(container, dict)
-    if len(container) != len(before) or (is_dict and [*container] != [*before]):
-        return True
-    pairs = (container.values(), before.values()) if is_dict else (container, before)
-    return not all(map(operator.is_, *pairs))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable
 
@@ -19,7 +20,7 @@ from tofu.errors import GraphError
 from tofu.torch.graphs.module_state import ALL, END, Path, Place, named
 from tofu.torch.tiles.private_names import pytree
 
-__all__ = ["Kept", "Left", "Lasting", "lasting", "leave", "restore", "tensors_left"]
+__all__ = ["Kept", "Left", "Lasting", "differs", "lasting", "leave", "restore", "tensors_left"]
 
 # The values that forward leaves by their places; of END: those that it appends.
 Left = Mapping[Place, Any]
@@ -122,6 +123,15 @@ def restore(container: Any, before: Any) -> None:
         container.update(before)
     else:
         container.extend(before)
+
+
+def differs(container: Any, before: Any) -> bool:
+    """Whether a dict or a list has other values than it had, or in another order."""
+    is_dict = isinstance(container, dict)
+    if len(container) != len(before) or (is_dict and [*container] != [*before]):
+        return True
+    pairs = (container.values(), before.values()) if is_dict else (container, before)
+    return not all(map(operator.is_, *pairs))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -138,7 +138,7 @@ def trace_open(
         given, others = numbers.given
         traced = _trace(model, given, others, device, gradients, in_timesteps, pretence, numbers)
         numbers.check(type(model).__name__)
-        left = pytree.tree_leaves(list(traced.left.values()))
+        left = pytree.tree_leaves([*traced.left.values(), *traced.changes.values()])
         if any(isinstance(each, (torch.SymFloat, torch.SymBool)) for each in left):
             raise GraphError(f"{type(model).__name__}: forward keeps a number of the call's")
         return OpenTrace(dataclasses.replace(traced, hints=numbers.hints), numbers)
@@ -245,7 +245,11 @@ def _trace(
     unfold_rows(joint.graph_module.graph)
     traced = with_checkpoints(read_joint(joint, fake))
     return dataclasses.replace(
-        traced, through=own.through, left=own.left, in_timesteps=in_timesteps
+        traced,
+        through=own.through,
+        changes=own.changes,
+        left=own.left,
+        in_timesteps=in_timesteps,
     )
 
 

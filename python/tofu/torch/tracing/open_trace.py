@@ -96,6 +96,7 @@ class _Filled:
             variables=tuple(map(self._variable, traced.variables)),
             operators=tuple(map(self._operator, traced.operators)),
             constants={k: self._value(value) for k, value in traced.constants.items()},
+            changes=pytree.tree_map(self._value, dict(traced.changes)),
             left=pytree.tree_map(self._value, dict(traced.left)),
         )
 

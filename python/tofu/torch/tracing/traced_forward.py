@@ -13,7 +13,9 @@ from torch.autograd.graph import get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from tofu.errors import GraphError
+from tofu.torch.changed_arguments import ArgumentChanges, Changes
 from tofu.torch.graphs.module_state import Replacement
+from tofu.torch.kept_by_forward import KeptByForward
 from tofu.torch.tiles.private_names import FunctionalTensor, pytree
 from tofu.torch.tracing.kept_by_forward import KeptByForward
 from tofu.torch.tracing.left_by_forward import Left
@@ -51,6 +53,7 @@ class OwnOutputs(Replacement):
     Attributes:
         own_forward: the forward that it replaces.
         through: as of a `Traced`.
+        changes: as of a `Traced`.
     """
 
     def __init__(self, module: torch.nn.Module, gradients: bool) -> None:
@@ -60,6 +63,7 @@ class OwnOutputs(Replacement):
         self._kept = KeptByForward(module)
         self._names = _OtherNames(module)
         self.through: dict[int, frozenset[int]] = {}
+        self.changes: Changes = {}
         module.forward = self
 
     @property
@@ -77,9 +81,11 @@ class OwnOutputs(Replacement):
         given = [*pytree.tree_leaves((args, kwargs)), *module.parameters(), *module.buffers()]
         known = {id(each) for each in given}
         self._kept.begin()
+        arguments = ArgumentChanges(args, kwargs)
         with torch.set_grad_enabled(self._gradients), self._names:  # forward may ask for the mode
             outputs = self.own_forward(*args, **kwargs)
         self._kept.end()
+        self.changes = arguments.found(self._kept.keep)
         flat = pytree.tree_leaves((outputs, self._kept.tensors))
         nodes = _nodes(flat, given)
         self._check_trained(nodes)
