@@ -167,15 +167,14 @@ def _without_cache(
 
 def _pretending_less(attempt: Attempt[Made], named: dict[str, Any]) -> Made:
     """Make a trace with the least pretence that lets it be made."""
-    *others, last = _Pretence
-    for pretence in others:
+    for pretence in (_Pretence.NONE, _Pretence.COMPILING):
         try:
             return attempt(named, pretence)
         except ReturnsObjectError:
             raise
         except GraphError:  # the last attempt tells why
             continue
-    return attempt(named, last)
+    return attempt(named, _Pretence.EXPORTING)
 
 
 def _uses_cache(config: Any) -> bool:
