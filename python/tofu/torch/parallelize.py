@@ -415,7 +415,7 @@ class _Runner(Replacement):
     def _traced_open(self, args: Any, kwargs: Any) -> Optional[Traced]:
         """The trace of a call that differs from an earlier one in floats and sizes alone.
 
-        None if there is no such call, or if forward depends on the values.
+        None if there is no such call, or if forward depends on the values or may ask for types.
         """
         (form, shapes), _ = self._described(args, kwargs)
         calls = [kind[0][1] for kind in self.programs if kind[0][0] == form]
@@ -429,7 +429,7 @@ class _Runner(Replacement):
                 in_timesteps=any(each.plan.traced.in_timesteps for each in programs),
             )  # fmt: skip
 
-        if not calls:
+        if not calls or self._state.asks_for_types:
             return None
         traced = self._open.find(form, shapes, make)
         if traced is None:

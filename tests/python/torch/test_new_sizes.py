@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import importlib
-from typing import Any
+import numbers
+from typing import Any, Callable
 
 import pytest
 import torch
@@ -18,6 +20,7 @@ from tofu.torch.tracing.named_numbers import named_places
 
 from . import hugging
 from .ranks import on_ranks
+from .scripts import Wrap, compare
 from .training import GRADIENT, LOSS, difference
 
 transformers = pytest.importorskip("transformers")
@@ -141,6 +144,67 @@ def test_a_trace_holds_for_the_sizes_that_it_names() -> None:
     assert found.at({0: (4, 1), 1: (4, 1)}) is None
     assert found.at({0: (4, 99), 1: (4, 99)}) is None  # more than there are places
     assert found.at({0: (6, 30), 1: (6, 30)}) is None  # the batch has no name
+
+
+# --- Numbers with names are numbers for the script -------------------------------------------
+
+
+class Asking(nn.Module):
+    """Scales its outputs by what a function finds of a number."""
+
+    def __init__(self, ask: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.layer, self.ask = nn.Linear(4, 4), ask
+
+    def forward(self, data, number=None):
+        rows = data.shape[0] if number is None else number
+        return self.layer(data) * (2 if self.ask(rows) else 1)
+
+
+def asking(ask: Callable[[Any], Any], traces: Any = None) -> Callable[[Wrap], dict[str, Any]]:
+    """A script that calls a module with several sizes and floats, and counts the traces."""
+
+    def script(wrap: Wrap) -> dict[str, Any]:
+        patch = pytest.MonkeyPatch()
+        made = count_traces(patch)
+        model, result = wrap(Asking(ask), torch.randn(6, 4)), {}
+        for rows in (6, 8, 10, 8):
+            result[f"{rows} rows"] = model(torch.randn(rows, 4)).detach()
+        for number in (0.25, 0.5, 1.0, 0.5):
+            result[f"{number}"] = model(torch.randn(6, 4), number).detach()
+        assert not made["trace"] or traces in (None, tuple(made.values()))
+        patch.undo()
+        return result
+
+    return script
+
+
+@functools.singledispatch
+def by_type(number: Any) -> bool:
+    return False
+
+
+by_type.register(int, lambda number: True)
+
+
+def test_texts_of_numbers_are_those_of_the_call() -> None:
+    on_ranks(
+        2, compare,
+        asking(lambda n: str(n) in ("8", "0.5")), asking(lambda n: f"{n}" == "8"),
+        asking(lambda n: repr([n, 4]) == "[8, 4]"), asking(lambda n: format(n) == "0.5"),
+        asking(lambda n: f"{n:.2f}" == "0.50"), asking(lambda n: str(n > 8) == "True"),
+    )  # fmt: skip
+
+
+def test_types_of_numbers_are_those_of_the_call() -> None:
+    on_ranks(
+        2, compare,
+        asking(lambda n: isinstance(n, int), (2, 2)), asking(lambda n: n.__class__ is int),
+        asking(lambda n: isinstance(n, float), (2, 2)), asking(lambda n: isinstance(n / 2, float)),
+        asking(lambda n: isinstance(n, numbers.Integral)), asking(by_type),
+        asking(lambda n: type(n) is int), asking(lambda n: type(n) in (float, complex)),
+        asking(lambda n: isinstance(n > 8, bool)), asking(lambda n: (n > 8) is True),
+    )  # fmt: skip
 
 
 def test_ranks_compare_the_order_of_memory() -> None:

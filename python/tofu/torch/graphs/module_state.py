@@ -29,6 +29,7 @@ from torch.distributed.tensor import DTensor
 from tofu.errors import GraphError
 from tofu.torch.graphs.watched_code import (
     Read,
+    asks_for_types,
     function_of,
     is_watched,
     reads_of_class,
@@ -132,6 +133,12 @@ class ModuleState:
         assert self._reading is not None
         return self._reading.containers
 
+    @property
+    def asks_for_types(self) -> bool:
+        """Whether code that the module can reach calls ``type``, as of the last number."""
+        assert self._reading is not None
+        return any(map(asks_for_types, self._reading.codes))
+
     def number(self) -> int:
         """A number that is the same for equal states."""
         if self._reading is None or self._reading.changed() is not None:
@@ -156,6 +163,7 @@ class Reading:
 
     Attributes:
         caches: functions that remember their results, as `functools.lru_cache` makes them.
+        codes: the code of functions.
     """
 
     def __init__(self, tensors: Iterable[Any], ignored: Set[Place]) -> None:
@@ -175,6 +183,7 @@ class Reading:
         self._versions: list[tuple[Path, Any, Any]] = []
         self._trained = self._flags()
         self.caches: list[Any] = []
+        self.codes: list[types.CodeType] = []
 
     @functools.cached_property
     def containers(self) -> dict[Path, Any]:
@@ -268,6 +277,7 @@ class Reading:
             return kind, self.frozen(value.__wrapped__, depth, path)
         function = function_of(value)
         if function is not None:
+            self.codes.append(function.__code__)
             return kind, self._all(reads_of_function(function), depth, path)
         own = 0 if _is_module(value) else depth
         attributes = getattr(value, "__dict__", None)

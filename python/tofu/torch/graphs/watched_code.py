@@ -5,6 +5,7 @@ Code of libraries is taken to stay as it is, but for the classes of modules, whi
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import sys
@@ -15,7 +16,9 @@ from typing import Any, Callable
 
 import torch
 
-__all__ = ["Read", "function_of", "is_watched", "reads_of_class", "reads_of_function"]
+__all__ = [
+    "Read", "asks_for_types", "function_of", "is_watched", "reads_of_class", "reads_of_function",
+]  # fmt: skip
 
 # What is read: its name, a function that reads it again, and its value.
 Read = tuple[str, Callable[[], Any], Any]
@@ -76,6 +79,18 @@ def function_of(value: Any) -> Any:
     if isinstance(value, (types.MethodType, classmethod, staticmethod)):
         value = value.__func__
     return value if isinstance(value, types.FunctionType) else None
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def asks_for_types(code: types.CodeType) -> bool:
+    """Whether the code of a script's function calls ``type``, which tells numbers from ours."""
+    if _is_file_of_library(code.co_filename) or "type" not in _names(code):
+        return False
+    inner = [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return any(map(asks_for_types, inner)) or any(
+        step.argval == "type" and step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        for step in dis.get_instructions(code)
+    )
 
 
 def is_watched(called: Any) -> bool:

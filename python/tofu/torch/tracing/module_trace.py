@@ -38,7 +38,7 @@ from tofu.torch.tracing.known_draws import KnownDraws
 from tofu.torch.tracing.known_values import KnownValues
 from tofu.torch.tracing.left_by_forward import tensors_left
 from tofu.torch.tracing.masked_writes import MaskedWrites
-from tofu.torch.tracing.named_numbers import NamedNumbers, Place
+from tofu.torch.tracing.named_numbers import NamedNumbers, Place, as_numbers
 from tofu.torch.tracing.open_trace import OpenTrace
 from tofu.torch.tracing.sequence_losses import SequenceLosses
 from tofu.torch.tracing.traced_checkpoints import marked_checkpoints
@@ -136,7 +136,10 @@ def trace_open(
     def attempt(named: dict[str, Any], pretence: _Pretence) -> OpenTrace:
         numbers = NamedNumbers((tuple(args), named), places)
         given, others = numbers.given
-        traced = _trace(model, given, others, device, gradients, in_timesteps, pretence, numbers)
+        with as_numbers():
+            traced = _trace(
+                model, given, others, device, gradients, in_timesteps, pretence, numbers
+            )
         numbers.check(type(model).__name__)
         left = pytree.tree_leaves([*traced.left.values(), *traced.changes.values()])
         if any(isinstance(each, (torch.SymFloat, torch.SymBool)) for each in left):

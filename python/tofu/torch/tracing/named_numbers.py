@@ -3,12 +3,19 @@
 One trace then serves all their values. torch records every decision that depends on such a number.
 A trace that decides by a float is for some values only, and is refused; what one decides by sizes
 is checked again for the sizes of another call.
+
+torch's numbers with names are no int and no float, and their texts are names. The script's code
+finds them to be numbers, so that it does what it does in plain torch: a text of a number, and a
+comparison, are decisions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
+from unittest import mock
 
 import sympy
 import torch
@@ -23,7 +30,7 @@ from tofu.torch.tiles.private_names import (
 )
 
 __all__ = [
-    "LEAST_SIZE", "NamedNumbers", "Place", "hint_of", "is_float", "is_tensor",
+    "LEAST_SIZE", "NamedNumbers", "Place", "as_numbers", "hint_of", "is_float", "is_tensor",
     "named_places",
 ]  # fmt: skip
 
@@ -32,6 +39,9 @@ _FIRST_HINT, _NEXT_HINT = 0.7310585786300049, 0.0618033988749895
 LEAST_SIZE = 2  # torch takes smaller sizes for their values, as broadcasting depends on them
 
 Place = tuple[int, int]  # the position of a tensor among all arguments, and a dimension
+
+_NUMBERS = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+_COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 
 
 def is_tensor(value: Any) -> bool:
@@ -145,3 +155,53 @@ class NamedNumbers:
                 return None
         holds = all(each.xreplace(values) == True for each in self._decisions())  # noqa: E712
         return values if holds else None
+
+
+@contextlib.contextmanager
+def as_numbers() -> Iterator[None]:
+    """Have the code of scripts find numbers with names to be numbers.
+
+    Their class is that of numbers, also for ``isinstance``; only ``type`` tells them. A text or a
+    comparison decides by the number. torch's own code finds its own numbers.
+    """
+    with contextlib.ExitStack() as stack:
+        for kind, plain in _NUMBERS.items():
+            seen: dict[str, Any] = {"__getattribute__": _classed(plain)}
+            for name in ("__str__", "__repr__", "__format__"):
+                seen[name] = _told(name, getattr(kind, name), plain)
+            for name in _COMPARISONS:
+                seen[name] = _decided(getattr(kind, name))
+            for name, method in seen.items():
+                stack.enter_context(mock.patch.object(kind, name, method))
+        yield
+
+
+def _classed(plain: type) -> Any:
+    def attribute(self: Any, name: str) -> Any:  # isinstance reads the class, too
+        if name == "__class__" and _is_for_a_script():
+            return plain
+        return object.__getattribute__(self, name)
+
+    return attribute
+
+
+def _told(name: str, own: Any, plain: type) -> Any:
+    def text(self: Any, *given: str) -> Any:
+        return getattr(plain(self), name)(*given) if _is_for_a_script() else own(self, *given)
+
+    return text
+
+
+def _decided(own: Any) -> Any:
+    def compared(self: Any, other: Any) -> Any:
+        found = own(self, other)
+        is_open = type(found) is torch.SymBool
+        return bool(found) if is_open and _is_for_a_script() else found
+
+    return compared
+
+
+def _is_for_a_script() -> bool:
+    """Whether code that is not torch's, nor ours, calls the function that asks."""
+    caller = str(sys._getframe(2).f_globals.get("__name__"))
+    return caller.partition(".")[0] not in ("torch", "tofu")
