@@ -26,7 +26,6 @@ from tofu.errors import ConfigError, GraphError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.plans.report_level import set_level
-from tofu.torch.changed_arguments import change
 from tofu.torch.graphs.module_graph import training_graph
 from tofu.torch.graphs.module_state import ModuleState, Replacement, check_hooks
 from tofu.torch.graphs.torch_plan import TorchPlan, plan_file_text, read_plan
@@ -47,6 +46,7 @@ from tofu.torch.tiles.ranks import (
     rejoin,
 )
 from tofu.torch.tiles.start_values import Initialise
+from tofu.torch.tracing.changed_arguments import change
 from tofu.torch.tracing.example_inputs import Inputs, by_position_and_name
 from tofu.torch.tracing.left_by_forward import Lasting, Left, lasting, leave
 from tofu.torch.tracing.module_trace import trace, trace_open

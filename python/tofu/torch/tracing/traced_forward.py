@@ -13,10 +13,9 @@ from torch.autograd.graph import get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from tofu.errors import GraphError
-from tofu.torch.changed_arguments import ArgumentChanges, Changes
 from tofu.torch.graphs.module_state import Replacement
-from tofu.torch.kept_by_forward import KeptByForward
 from tofu.torch.tiles.private_names import FunctionalTensor, pytree
+from tofu.torch.tracing.changed_arguments import ArgumentChanges, Changes
 from tofu.torch.tracing.kept_by_forward import KeptByForward
 from tofu.torch.tracing.left_by_forward import Left
 
