@@ -2,7 +2,7 @@
 // gradients, optimizer state), plus, at the peak of a training step, all other tiles that
 // are alive, and the buffers, including fetched regions, of the operator that runs then.
 //
-// The limit of a search (search/memory_limit.h) shares only the lives of tensors
+// The limit of a search (search/tilings/memory_limit.h) shares only the lives of tensors
 // (tensor_lives.h) with this estimate. It must be a sum of terms that each depend on the
 // cut of one class, for incomplete plans; here a buffer depends on two decisions, and
 // overwriting an input on the tiles of two tensors. One rule for both would loosen the
