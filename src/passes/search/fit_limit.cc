@@ -34,9 +34,9 @@ int64_t PeakTileBytes(const PlanRequest& request, const CoarseGraph& coarse,
 
 Plan FitLimit(const PlanRequest& request, const CoarseGraph& coarse, bool may_be_whole,
               const Plan& unlimited) {
-  const Plan any = CutsAlike(coarse, unlimited)
-                       ? unlimited
-                       : SearchFrom(request, coarse, may_be_whole, nullptr, false);
+  Plan any = CutsAlike(coarse, unlimited)
+                 ? unlimited
+                 : SearchFrom(request, coarse, may_be_whole, nullptr, false);
   if (Fits(request, coarse, any)) return any;
   const Plan cut =
       may_be_whole ? SearchFrom(request, coarse, false, nullptr, false) : any;
