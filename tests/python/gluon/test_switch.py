@@ -410,3 +410,28 @@ def test_scripts_are_run_by_the_naive_engine():
         MXNET_ENGINE_TYPE="NaiveEngine",
     )
     assert done.stdout == "tiles 2\n", done.stderr
+
+
+# mx.nd.array looks for SciPy's matrices, under a name that SciPy deprecates.
+WARNING_AT_NOTHING = """
+    import warnings
+    import mxnet as mx
+    import numpy as np
+    from mxnet import autograd, gluon
+    warnings.simplefilter("error")
+    net = gluon.nn.Dense(4, in_units=8, prefix="dense_")
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    for _ in range(2):
+        with autograd.record():
+            loss = net(mx.nd.ones((4, 8))).sum()
+        loss.backward()
+        trainer.step(4)
+    net.weight.set_data(np.ones((4, 8), "float32"))
+    print("tiles", len(net.weight._tofu.tiles))
+"""
+
+
+def test_a_script_may_make_errors_of_warnings():
+    result = run(WARNING_AT_NOTHING, MXNET_GRAPH_PASS="tofu", TOFU_WORKERS="2")
+    assert result.stdout == "tiles 2\n", result.stderr

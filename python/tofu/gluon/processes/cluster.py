@@ -18,6 +18,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 from mxnet import nd
 from mxnet.base import _LIB, check_call
+from mxnet.ndarray.ndarray import array as dense_array  # nd.array has SciPy warn
 
 from tofu import exit_status, server_process
 from tofu.errors import ConfigError
@@ -196,7 +197,7 @@ class Cluster:
         keys = self.new_keys(self.size)
         messages = [nd.zeros(size) for size in sizes]
         with self.watchdog.waiting("the other processes to describe their parameters"):
-            self.kvstore.push(keys[self.rank], nd.array(list(message)))
+            self.kvstore.push(keys[self.rank], dense_array(list(message)))
             nd.waitall()
             self.kvstore._barrier()
             self.kvstore.pull(keys, [[each] for each in messages])

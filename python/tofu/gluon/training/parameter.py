@@ -15,6 +15,7 @@ import numpy as np
 from mxnet import autograd, context, nd
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
+from mxnet.ndarray.ndarray import array as dense_array  # nd.array has SciPy warn
 
 from tofu.errors import InternalError, PlanError
 from tofu.gluon.session.arrays import classic, is_numpy, shown
@@ -239,7 +240,7 @@ class Tiled:
         if isinstance(data, NDArray) and self.grad_req != "null" and autograd.is_recording():
             variables[0].detach().copyto(variables[0])  # MXNet's own error
         value, _ = self._views()
-        whole = data if isinstance(data, NDArray) else nd.array(data, ctx=self._ctx_list[0])
+        whole = data if isinstance(data, NDArray) else dense_array(data, ctx=self._ctx_list[0])
         with autograd.pause():
             if np.dtype(whole.dtype) != np.dtype(variables[0].dtype):
                 whole = whole.astype(variables[0].dtype)

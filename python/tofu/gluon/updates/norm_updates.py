@@ -15,6 +15,7 @@ from typing import Any, Callable, Optional
 import mxnet as mx
 import numpy as np
 from mxnet import nd
+from mxnet.ndarray.ndarray import array as dense_array  # nd.array has SciPy warn
 
 __all__ = ["Rule", "Spread", "rule_for"]
 
@@ -106,8 +107,8 @@ def _lars_one(
     optimizer: Any, tensor: Spread, lr: float, wd: float, options: dict[str, float]
 ) -> None:
     contexts = [weight.context for weight in tensor.weights]
-    rates = [nd.array([lr], ctx=context, dtype="float32") for context in contexts]
-    decays = [nd.array([wd], ctx=context, dtype="float32") for context in contexts]
+    rates = [dense_array([lr], ctx=context, dtype="float32") for context in contexts]
+    decays = [dense_array([wd], ctx=context, dtype="float32") for context in contexts]
     name = optimizer.idx2name.get(tensor.index, str(tensor.index))
     if not name.endswith(("gamma", "beta", "bias")):
         squares = zip(*(tensor.sum_of_squares(each) for each in (tensor.weights, tensor.gradients)))

@@ -14,7 +14,7 @@ from typing import Any
 
 import mxnet as mx
 import numpy as np
-from mxnet import nd
+from mxnet.ndarray.ndarray import array as dense_array  # nd.array has SciPy warn
 
 __all__ = ["updates_elementwise"]
 
@@ -71,12 +71,12 @@ def _run(
     tried.lr_scheduler, tried.lr, tried.rescale_grad = None, 0.1, 1.0
     tried.param_dict = {}
     updaters = [mx.optimizer.get_updater(tried) for _ in range(parts)]
-    arrays = [nd.array(tile, ctx=context) for tile in np.split(weight, parts, dim)]
+    arrays = [dense_array(tile, ctx=context) for tile in np.split(weight, parts, dim)]
     counts: list[dict[Any, Any]] = [{} for _ in range(parts)]
     for gradient in gradients:
         tiles = np.split(gradient, parts, dim)
         for updater, array, tile, count in zip(updaters, arrays, tiles, counts):
             # Every worker has its own counts, as every device has in MXNet.
             tried._all_index_update_counts = {context.device_id: count}
-            updater([0], [nd.array(tile, ctx=context)], [array])
+            updater([0], [dense_array(tile, ctx=context)], [array])
     return np.concatenate([array.asnumpy() for array in arrays], dim)

@@ -18,6 +18,7 @@ from typing import Optional
 
 import mxnet as mx
 import numpy as np
+from mxnet.ndarray.ndarray import array as dense_array  # nd.array has SciPy warn
 
 from tofu import _core
 from tofu.errors import TofuError
@@ -105,7 +106,7 @@ def _self_test(contexts: tuple[mx.Context, ...]) -> Optional[str]:
 def _problem(contexts: tuple[mx.Context, ...]) -> Optional[str]:
     rows = np.arange(len(contexts) * _WIDTH, dtype="float32").reshape(-1, _WIDTH)
     tiles = {
-        f"tile{worker}": mx.nd.array(rows[worker : worker + 1], context)
+        f"tile{worker}": dense_array(rows[worker : worker + 1], context)
         for worker, context in enumerate(contexts)
     }
     executor = bind("MultiFetch test", _test_graph(len(contexts)), contexts, tiles)

@@ -18,6 +18,7 @@ import mxnet as mx
 import numpy as np
 from mxnet._ctypes.ndarray import _imperative_invoke
 from mxnet.base import _LIB, check_call
+from mxnet.ndarray.ndarray import array as dense_array  # nd.array has SciPy warn
 
 from tofu.config import MXNET_ENVIRONMENT
 from tofu.lang.example_calls import Case, Shape
@@ -119,9 +120,9 @@ def run_node(
         with mx.util.np_shape(call.numpy), contextlib.redirect_stdout(messages):
             executor, arrays = _bound(call, key)
             for k, array in enumerate(inputs):
-                mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"x{k}"])
+                dense_array(array, dtype=array.dtype).copyto(arrays[f"x{k}"])
             for k, array in (seen or {}).items():
-                mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"f{k}"])
+                dense_array(array, dtype=array.dtype).copyto(arrays[f"f{k}"])
             results = iter(executor.forward(is_train=True))
             visible = (k not in call.hide for k in range(call.outputs))
             return [next(results).asnumpy() if shows else None for shows in visible]
@@ -195,7 +196,7 @@ def run_imperatively(
         gradients: its outputs, for a backward operator.
     """
     with mx.util.np_shape(case.numpy):
-        arrays = [mx.nd.array(a, dtype=a.dtype) for a in inputs]
+        arrays = [dense_array(a, dtype=a.dtype) for a in inputs]
         like = [*gradients, *(Tensor(arrays[k].shape, arrays[k].dtype) for k in case.shaped)]
         out = [mx.nd.zeros(t.shape, dtype=t.dtype) for t in like]
         out = arrays[:1] if case.in_place else out

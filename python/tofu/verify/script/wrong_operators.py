@@ -20,6 +20,7 @@ from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
+from mxnet.ndarray.ndarray import array as dense_array  # nd.array has SciPy warn
 
 from tofu import _core
 from tofu.analysis.described import description_of, is_random
@@ -223,7 +224,7 @@ class _SingleOperator:
         table = _core.StrategyTable(rows, graph)
         plan = _core.Plan(self._plan(graph, parts, splits, tensors), table)
         step = _core.schedule(_core.partition(plan, fetch="plain"))
-        inputs = {f"x{k}": mx.nd.array(a, dtype=a.dtype) for k, a in enumerate(self.inputs)}
+        inputs = {f"x{k}": dense_array(a, dtype=a.dtype) for k, a in enumerate(self.inputs)}
         contexts = [mx.cpu(worker) for worker in range(math.prod(parts))]
         program = Program(step, contexts, {})
         outputs = program.forward(inputs, is_train=True, ctx=mx.cpu())
