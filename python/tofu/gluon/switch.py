@@ -238,12 +238,19 @@ def _patch_mxnet(state: State) -> None:
     ]
     for owner, name, replacement in seams:
         original = getattr(owner, name)
-        setattr(owner, name, replacement(original))
+        setattr(owner, name, _named_alike(replacement(original), original))
         state.undo.append(functools.partial(setattr, owner, name, original))
         for heir in _decorated(owner, name, original):
             method = vars(heir)[name]
-            setattr(heir, name, replacement(method))
+            setattr(heir, name, _named_alike(replacement(method), method))
             state.undo.append(functools.partial(setattr, heir, name, method))
+
+
+def _named_alike(replacement: Any, original: Any) -> Any:
+    """Give a function the name of that which it replaces, for errors about its arguments."""
+    if not inspect.isfunction(original):
+        return replacement
+    return functools.update_wrapper(replacement, original)
 
 
 def _decorated(owner: Any, name: str, original: Any) -> Iterator[type]:

@@ -343,6 +343,21 @@ def written(path):
     return partial
 
 
+def test_the_file_may_be_given_by_name(tmp_path):
+    net = nn.Dense(3, in_units=2, prefix="dense_")
+    net.initialize()
+    with over(2):
+        net.save_parameters(filename=str(tmp_path / "block"))
+        net.collect_params().save(filename=str(tmp_path / "dict"))
+        net.hybridize()
+        net(mx.nd.ones((1, 2)))
+        net.export(path=str(tmp_path / "exported"))
+        with pytest.raises(TypeError, match="missing 1 required positional argument: 'filename'"):
+            net.save_parameters()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"block", "dict", "exported-symbol.json", "exported-0000.params"}
+
+
 def test_links_and_modes_are_kept(tmp_path):
     real, link = tmp_path / "real", tmp_path / "folder" / "link"
     real.write_text("old")

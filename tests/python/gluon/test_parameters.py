@@ -364,6 +364,20 @@ def test_set_data_while_recording_is_refused_as_in_mxnet(net):
     assert (set_to(net[1].running_mean, mx.nd.full(12, 3)) == 3).all()
 
 
+def test_wrong_arguments_are_errors_of_mxnets_functions(net):
+    """Python names the function since 3.10."""
+    for call in (
+        lambda: net(data(), mask=None),
+        lambda: net[0].weight.set_data(),
+        lambda: net[0].weight.grad(1, 2),
+    ):
+        with pytest.raises(TypeError) as found:
+            call()
+        with pytest.raises(TypeError) as expected:
+            plainly(call)
+        assert str(found.value) == str(expected.value)
+
+
 def test_set_data_of_another_shape_is_refused(net):
     with pytest.raises(AssertionError, match="incompatible"):
         weight(net).set_data(mx.nd.zeros((3, 3)))

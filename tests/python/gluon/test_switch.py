@@ -1,5 +1,6 @@
 """The switch: enable, disable, and the import of MXNet by a script."""
 
+import inspect
 import os
 import pathlib
 import subprocess
@@ -21,6 +22,10 @@ from ..support import forked
 
 SEAMS = [
     (gluon.Block, "__call__"),
+    (gluon.HybridBlock, "forward"),
+    (gluon.nn.Sequential, "forward"),
+    (gluon.Parameter, "grad"),
+    (gluon.ParameterDict, "zero_grad"),
     (gluon.HybridBlock, "_build_cache"),
     (gluon.HybridBlock, "_call_cached_op"),
     (gluon.Trainer, "__init__"),
@@ -61,6 +66,14 @@ def test_disable_restores_every_seam(off):
     assert [getattr(owner, name) for owner, name in SEAMS] == before
     assert dict(os.environ) == environment
     tofu.gluon.disable()
+
+
+def test_errors_about_arguments_name_the_same_functions(off):
+    functions = [(owner, name) for owner, name in SEAMS if inspect.isfunction(getattr(owner, name))]
+    names = [getattr(owner, name).__qualname__ for owner, name in functions]
+    tofu.gluon.enable(workers=2, device="cpu")
+    assert [getattr(owner, name).__qualname__ for owner, name in functions] == names
+    assert "Block.__call__" in names
 
 
 def test_enable_again(off):

@@ -8,12 +8,14 @@ reverses it.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import MutableSequence, Sequence
 from typing import Any, Callable, Optional
 
 import numpy as np
 from mxnet import autograd, context, nd
 from mxnet.base import MXNetError
+from mxnet.gluon import Parameter
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import array as dense_array  # nd.array has SciPy warn
 
@@ -285,6 +287,11 @@ class Tiled:
         state["_data"] = _plain_copy(self, self._tofu.variables)
         state["_grad"] = _plain_copy(self, *_gradient_tiles(self))
         return object.__new__, (self._plain_class,), state
+
+
+for _name, _method in vars(Tiled).items():  # errors about arguments name the parent class's
+    if inspect.isfunction(_method) and hasattr(Parameter, _name):
+        _method.__qualname__ = f"{Parameter.__name__}.{_name}"
 
 
 def is_tiled(parameter: Any) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import inspect
 import os
 import re
 import shutil
@@ -85,11 +86,12 @@ def is_left_out(path: object) -> bool:
 
 def once(original: Callable[..., None]) -> Callable[..., None]:
     """Wrap a method that saves a checkpoint to its first argument: one process writes it."""
+    _, name, *_ = inspect.signature(original).parameters
 
-    @functools.wraps(original)
-    def save(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
-        if not is_left_out(path):
-            original(self, path, *args, **kwargs)
+    def save(self: Any, *args: Any, **kwargs: Any) -> None:
+        path = args[0] if args else kwargs.get(name)
+        if path is None or not is_left_out(path):
+            original(self, *args, **kwargs)
 
     return save
 
