@@ -391,3 +391,15 @@ def test_an_error_of_mxnet_comes_without_a_line_of_tofu(two):
     started(net)
     with pytest.raises(mx.MXNetError, match="Shape inconsistent"):
         net(data())
+
+
+@pytest.mark.parametrize("hybrid", [True, False])
+def test_a_wrong_type_prints_nothing(hybrid, two, capsys):
+    """MXNet's Symbol.infer_type prints its arguments; calls of blocks do not."""
+    net = make_net(hybrid)
+    with autograd.record():
+        net(data())
+    for mode in (autograd.record, autograd.predict_mode):
+        with mode(), pytest.raises(mx.MXNetError, match="Incompatible attr"):
+            net(data().astype("float64")).wait_to_read()
+    assert capsys.readouterr().out == ""

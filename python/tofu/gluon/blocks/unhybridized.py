@@ -27,6 +27,7 @@ from tofu.gluon.session.session import Session, active
 from tofu.gluon.session.state import State
 from tofu.gluon.training import outputs
 from tofu.gluon.training.parameter import check_tileable, is_tiled, untile
+from tofu.mx.graphs.infer import infer_shapes, infer_types
 from tofu.mx.nnvm import symbol_text
 
 from . import attributes, nesting, trace_check
@@ -519,8 +520,8 @@ def _inferred(graph: Graph, arrays: Sequence[Any]) -> list[tuple[Any, Any]]:
     values = dict(zip(graph.input_names, arrays))
     values.update((name, p) for name, p in graph.parameters.items())
     values = {name: values[name] for name in graph.symbol.list_inputs()}
-    _, shapes, _ = graph.symbol.infer_shape(**{name: each.shape for name, each in values.items()})
-    _, dtypes, _ = graph.symbol.infer_type(**{name: each.dtype for name, each in values.items()})
+    _, shapes, _ = infer_shapes(graph.symbol, {name: each.shape for name, each in values.items()})
+    _, dtypes, _ = infer_types(graph.symbol, {name: each.dtype for name, each in values.items()})
     return list(zip(shapes, map(np.dtype, dtypes)))
 
 

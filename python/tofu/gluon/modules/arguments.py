@@ -9,6 +9,8 @@ import numpy as np
 from mxnet import gluon, init, nd
 from mxnet.base import MXNetError
 
+from tofu.mx.graphs.infer import infer_shapes, infer_types
+
 __all__ = ["Arguments", "Live", "make_arguments"]
 
 
@@ -74,12 +76,12 @@ def make_arguments(
 def _shapes_and_dtypes(symbol: Any, described: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     arguments = set(symbol.list_arguments())
     used = [each for each in described if each.name in arguments]
-    shapes, _, aux_shapes = symbol.infer_shape(**{each.name: each.shape for each in used})
+    shapes, _, aux_shapes = infer_shapes(symbol, {each.name: each.shape for each in used})
     given = {each.name: np.dtype(each.dtype) for each in used}
     attributes = symbol.attr_dict()
     declared = {name for name in given if attributes.get(name, {}).get("__dtype__", "-1") != "-1"}
     types = {name: dtype for name, dtype in given.items() if name not in declared}
-    dtypes, _, aux_dtypes = symbol.infer_type(**types)
+    dtypes, _, aux_dtypes = infer_types(symbol, types)
     if shapes is None or dtypes is None:
         raise MXNetError("the shapes or types of data and labels do not give those of all others")
     return [*shapes, *aux_shapes], [*dtypes, *aux_dtypes]

@@ -21,6 +21,7 @@ from tofu.errors import GraphError
 from tofu.mx.nnvm import Entry, Graph, Node
 
 from ..extension import untaught
+from .infer import infer_shapes, infer_types
 from .statistics import refuse_statistics
 
 __all__ = ["hide_branches"]
@@ -99,13 +100,13 @@ class _Function:
         """The shapes of the function's outputs."""
         names = self.symbol.list_inputs()
         shapes = {name: tuple(input_shapes[at]) for name, at in zip(names, self.reads)}
-        return [list(shape) for shape in self.symbol.infer_shape(**shapes)[1]]
+        return [list(shape) for shape in infer_shapes(self.symbol, shapes)[1]]
 
     def types(self, input_types: Sequence[Any]) -> list[Any]:
         """The types of the function's outputs."""
         names = self.symbol.list_inputs()
         types = {name: input_types[at] for name, at in zip(names, self.reads)}
-        return list(self.symbol.infer_type(**types)[1])
+        return list(infer_types(self.symbol, types)[1])
 
 
 class _Cond:

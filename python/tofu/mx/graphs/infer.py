@@ -14,7 +14,7 @@ from tofu.mx.nnvm import Graph, Node, Shape
 
 from ..extension import mxnet_errors
 
-__all__ = ["infer"]
+__all__ = ["infer", "infer_shapes", "infer_types"]
 
 
 _UNKNOWN = (-1,)
@@ -37,7 +37,7 @@ def infer(
     arguments = set(symbol.list_arguments())
     used = {name: variables[name] for name in arguments if name in variables}
     with mxnet_errors("inferring shapes and dtypes"):
-        _, dtypes, _ = symbol.infer_type(**{name: dtype for name, (_, dtype) in used.items()})
+        _, dtypes, _ = infer_types(symbol, {name: dtype for name, (_, dtype) in used.items()})
         _, shapes, _ = symbol.infer_shape_partial(
             **{name: tuple(shape) for name, (shape, _) in used.items()}
         )
@@ -54,6 +54,16 @@ def infer(
         ]
         if len(is_known) != node.num_outputs or not all(is_known) or -1 in node.dtypes:
             raise GraphError(f"node {node.name!r} ({node.op}): {_unknown(node)}")
+
+
+def infer_shapes(symbol: Any, known: Mapping[str, Any]) -> Any:
+    """As Symbol.infer_shape, which also prints what it was given if that does not fit."""
+    return symbol._infer_shape_impl(False, **known)
+
+
+def infer_types(symbol: Any, known: Mapping[str, Any]) -> Any:
+    """As Symbol.infer_type, which also prints what it was given if that does not fit."""
+    return symbol._infer_type_impl(False, **known)
 
 
 def _unknown(node: Node) -> str:

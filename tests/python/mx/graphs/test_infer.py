@@ -22,3 +22,10 @@ def test_a_shape_that_is_not_given_is_asked_for():
     graph = Graph.from_symbol(mx.sym.broadcast_add(DATA, MASK))
     with pytest.raises(GraphError, match=r"'mask' .*give the shape of every input, parameter"):
         infer(graph, {"data": ((4, 3), "float32")})
+
+
+def test_types_that_do_not_fit_print_nothing(capsys):
+    graph = Graph.from_symbol(mx.sym.dot(DATA, MASK))
+    with pytest.raises(GraphError, match="Incompatible attr"):
+        infer(graph, {"data": ((4, 3), "float32"), "mask": ((3, 4), "float64")})
+    assert capsys.readouterr().out == ""
