@@ -245,7 +245,8 @@ class _Runner(Replacement):
         self._whole.drop()
         flat = pytree.tree_leaves((args, kwargs))
         traced = program.plan.traced
-        whole = not any(isinstance(each, DTensor) for each in flat)
+        divided = any(isinstance(each, DTensor) for each in flat)
+        whole = set() if divided else set(range(len(traced.outputs))) - traced.tiles
         given = [v for v in traced.variables if v.kind in ("parameter", "buffer", "input")]
         known = self._state.tensors
         tensors = [_settled(flat[v.number] if v.kind == "input" else known[v.name]) for v in given]
@@ -265,9 +266,8 @@ class _Runner(Replacement):
         results: list[Any] = [traced.constants.get(k) for k in range(len(traced.outputs))]
         for k, entry in enumerate(traced.outputs):
             if entry is not None:
-                results[k] = (
-                    next(outputs) if whole else self._dtensor(next(outputs), entry, program)
-                )
+                made = next(outputs)
+                results[k] = made if k in whole else self._dtensor(made, entry, program)
             elif isinstance(results[k], Blank):
                 results[k] = results[k].made(self._mesh.device_type)
             elif isinstance(results[k], Scalar):

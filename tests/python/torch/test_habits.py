@@ -472,9 +472,16 @@ def computed(prepare: Callable[[Any], Any]) -> Callable[[Wrap], dict[str, Any]]:
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         result: dict[str, Any] = {}
         for step in range(2):
-            result[f"{step}"] = loss = model(data).square().mean()
+            loss = model(data).square().mean()
+            if "weight" in vars(model[0]):
+                loss = loss + model[0].weight.square().sum()
             loss.backward()
             optimizer.step()
+            result[f"{step}"] = loss
+            result[f"weight {step}"] = model[0].weight.clone()  # of the call
+        with torch.no_grad():
+            result["last"] = model.eval()(data[:4])
+        result["last weight"] = model[0].weight
         return {**result, **{name: p.grad for name, p in model.named_parameters()}}
 
     script.__qualname__ = f"line {prepare.__code__.co_firstlineno}"
@@ -488,7 +495,34 @@ def test_layers_whose_weights_are_computed_train() -> None:
         lambda layer: nn.utils.spectral_norm(layer),
         lambda layer: nn.utils.parametrizations.weight_norm(layer),
         lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
-    )))  # fmt: skip
+    )), pruned_again)  # fmt: skip
+
+
+def pruned_again(wrap: Wrap) -> dict[str, Any]:
+    """Prunes between steps by the weight of the last call."""
+    model, data = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), torch.randn(6, 4)
+    prune.l1_unstructured(model[0], "weight", 0.3)
+    model = wrap(model, data)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    for step in range(3):
+        if step == 1:
+            prune.l1_unstructured(model[0], "weight", 0.3)
+        model(data).square().mean().backward()
+        optimizer.step()
+    return {"mask": model[0].weight_mask, "weight": model[0].weight}
+
+
+def before_it_was_distributed() -> None:
+    """A backward pass of a call from before would read weights that are not there."""
+    model, data = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), torch.randn(6, 4)
+    loss = model(data).mean()
+    tofu.torch.parallelize(model, (1,), data)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_backward_pass_from_before_is_refused() -> None:
+    on_ranks(1, before_it_was_distributed)
 
 
 # --- Writes where a mask is true ------------------------------------------------------------

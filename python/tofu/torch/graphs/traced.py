@@ -145,6 +145,7 @@ class Traced:
         hints: values that stand for the floats among the arguments; empty if floats are constants.
         differentiable: the positions of outputs that have gradients.
         through: position of an output -> those of others whose gradients flow through it.
+        tiles: the positions of outputs that stay divided, as weights that torch's hooks compute.
         changes: dict or list among the arguments, by its place -> what it holds in the end.
         left: place in the module -> the value that forward leaves there.
         counts: those of these places that are counters -> the number that forward adds.
@@ -163,6 +164,7 @@ class Traced:
     differentiable: tuple[int, ...]
     hints: tuple[float, ...] = ()
     through: Mapping[int, frozenset[int]] = dataclasses.field(default_factory=dict)
+    tiles: frozenset[int] = frozenset()
     changes: Mapping[Path, Any] = dataclasses.field(default_factory=dict)
     left: Mapping[Place, Any] = dataclasses.field(default_factory=dict)
     counts: Mapping[Place, Any] = dataclasses.field(default_factory=dict)

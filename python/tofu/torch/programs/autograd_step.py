@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 
 from tofu.errors import GraphError
 from tofu.torch.graphs.module_state import version_of
-from tofu.torch.graphs.traced import Entry, Variable
+from tofu.torch.graphs.traced import Variable
 from tofu.torch.programs.rank_program import Program
 from tofu.torch.tiles.distributed_tensor import owned
 from tofu.torch.tiles.placements import WHOLE, Boxes, tiles_of
@@ -29,7 +29,7 @@ class Call:
         buffers: parameters and buffers by name; some buffers get new values.
         names: the tensors passed in.
         boxes: the boxes that ranks hold of each of them.
-        whole: whether to return whole outputs instead of tiles.
+        whole: the positions of outputs to return whole, not as tiles.
         seed: seed of the call's random numbers.
         floats: the floats among the call's arguments, by position.
         module: the module's name, for errors.
@@ -39,18 +39,18 @@ class Call:
     buffers: Mapping[str, Any]
     names: tuple[str, ...]
     boxes: tuple[Boxes, ...]
-    whole: bool
+    whole: Set[int]
     seed: int
     floats: Mapping[int, float]
     module: str
 
-    def boxes_of_output(self, entry: Entry) -> Boxes:
-        """The boxes in which an output is returned."""
-        place = self.program.placement(entry)
+    def boxes_of_output(self, number: int) -> Boxes:
+        """The boxes in which the output at a position is returned."""
+        entry = self.program.plan.traced.outputs[number]
+        assert entry is not None
         sizes = self.program.mesh.mesh.shape
-        return tiles_of(
-            self.program.shape(entry), (WHOLE,) * len(sizes) if self.whole else place, sizes
-        )
+        place = (WHOLE,) * len(sizes) if number in self.whole else self.program.placement(entry)
+        return tiles_of(self.program.shape(entry), place, sizes)
 
 
 def step(call: Call, tensors: list[Any]) -> tuple[Any, ...]:
@@ -110,8 +110,8 @@ class _Step(torch.autograd.Function):
         places = [k for k, output in enumerate(traced.outputs) if output is not None]
         heads = program.graph.outputs
         moves = [
-            (value, head.boxes, call.boxes_of_output(output))
-            for value, head, output in zip(made, heads, filter(None, traced.outputs))
+            (value, head.boxes, call.boxes_of_output(k))
+            for value, head, k in zip(made, heads, places)
         ]
         outputs, fixed = [], []
         known = {id(tensor) for tensor in (*given, *inputs.values())}
@@ -160,10 +160,8 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
     unused = {v.name for v in traced.variables if v.kind == "tangent" and given[v.number] is None}
     for variable in traced.variables:
         if variable.kind == "tangent":
-            output = traced.outputs[variable.number]
-            assert output is not None
             names.append(variable.name)
-            boxes = call.boxes_of_output(output)
+            boxes = call.boxes_of_output(variable.number)
             tangent = _tangent(call, variable, given[variable.number], boxes)
             moves.append((tangent, boxes, program.boxes(variable.name)))
     tangents = dict(zip(names, program.moved(moves)))
@@ -220,7 +218,7 @@ def _only(tangents: frozenset[str], unused: set[str]) -> bool:
 def _tangent(call: Call, variable: Variable, given: Any, boxes: Boxes) -> Any:
     """This rank's tile of an output's gradient; zeros if no loss depends on the output."""
     if isinstance(given, DTensor):  # as from a penalty on parameters in the script's loss
-        return given.full_tensor() if call.whole else _tile(given)
+        return given.full_tensor() if variable.number in call.whole else _tile(given)
     if given is None:
         shape = boxes[call.program.worker].shape
         return torch.zeros(shape, dtype=variable.meta.dtype, device=call.program.mesh.device_type)

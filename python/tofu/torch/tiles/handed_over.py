@@ -73,6 +73,7 @@ def hand_over(pairs: Sequence[tuple[Any, Any]]) -> None:
     for old, new in pairs:
         if type(old) is torch.nn.Parameter:
             old.grad, old.data = None, old.data.new_empty(0)
+            torch.autograd.graph.increment_version(old)  # a backward pass from before raises
             old.__class__, old.distributed = Replaced, new
 
 

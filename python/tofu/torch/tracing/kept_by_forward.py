@@ -36,11 +36,13 @@ class KeptByForward:
     Attributes:
         left: the values that the last forward has left.
         tensors: the tensors among them.
+        computed: the numbers of those that torch's hooks compute of parameters.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.left: Left = {}
         self.tensors: list[Any] = []
+        self.computed: set[int] = set()
         self._numbers: dict[int, int] = {}  # of tensors, by identity
         self._module = module
         self._name = type(module).__name__
@@ -48,6 +50,7 @@ class KeptByForward:
         self._skipped: dict[int, Callable[[str], bool]] = {
             id(vars(each)): _set_by_torch(each) for each in module.modules()
         }
+        self._hooked = {id(vars(each)): computed_before(each) for each in module.modules()}
 
     def begin(self) -> None:
         """Note what there is before forward runs."""
@@ -79,7 +82,7 @@ class KeptByForward:
             for name, tensor in now.items():
                 if tensor is not before.get(name):
                     self._write(name, before.get(name), tensor)
-        self.tensors, self._numbers = [], {}
+        self.tensors, self._numbers, self.computed = [], {}, set()
         left = {}
         for path, container, before in self._containers:
             new = self._new(path, container, before)
@@ -91,6 +94,8 @@ class KeptByForward:
                 left[path, key] = pytree.tree_map(
                     lambda x, path=path, key=key: self.keep((path, key), x), value
                 )
+            hooked = self._hooked.get(id(container), set()) & new.keys()
+            self.computed |= {self._numbers[id(new[key])] for key in hooked}
         self.left = left
         for cache, misses in zip(self._reading.caches, self._misses):
             if cache.cache_info().misses != misses:
@@ -180,14 +185,10 @@ def computed_before(module: torch.nn.Module) -> set[str]:
 
 
 def _set_by_torch(module: torch.nn.Module) -> Callable[[str], bool]:
-    """Tells attributes that torch sets for itself in forward: of weight norms, of LSTMs.
-
-    Hooks before forward compute the former anew; the latter refer to parameters.
-    """
-    hooks = computed_before(module)
+    """Tells attributes that torch sets for itself in forward, as those of parameters of LSTMs."""
     bases = [base for base in type(module).__mro__ if base not in (object, torch.nn.Module)]
     private = any(base.__module__.startswith("torch.nn.") for base in bases)
-    return lambda name: name in hooks or (private and name[:1] == "_")
+    return lambda name: private and name[:1] == "_"
 
 
 def _never(_: str) -> bool:

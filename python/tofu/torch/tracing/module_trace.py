@@ -249,6 +249,7 @@ def _trace(
     return dataclasses.replace(
         traced,
         through=own.through,
+        tiles=own.tiles,
         changes=own.changes,
         left=own.left,
         in_timesteps=in_timesteps,

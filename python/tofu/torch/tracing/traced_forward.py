@@ -52,6 +52,7 @@ class OwnOutputs(Replacement):
     Attributes:
         own_forward: the forward that it replaces.
         through: as of a `Traced`.
+        tiles: as of a `Traced`.
         changes: as of a `Traced`.
     """
 
@@ -62,6 +63,7 @@ class OwnOutputs(Replacement):
         self._kept = KeptByForward(module)
         self._names = _OtherNames(module)
         self.through: dict[int, frozenset[int]] = {}
+        self.tiles: frozenset[int] = frozenset()
         self.changes: Changes = {}
         module.forward = self
 
@@ -89,6 +91,8 @@ class OwnOutputs(Replacement):
         nodes = _nodes(flat, given)
         self._check_trained(nodes)
         self.through = _through(flat, nodes)
+        first = len(flat) - len(self._kept.tensors)
+        self.tiles = frozenset(first + number for number in self._kept.computed)
         for each in pytree.tree_leaves(outputs):
             if not isinstance(each, _RETURNED):
                 raise ReturnsObjectError(
