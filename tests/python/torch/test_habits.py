@@ -495,7 +495,7 @@ def test_layers_whose_weights_are_computed_train() -> None:
         lambda layer: nn.utils.spectral_norm(layer),
         lambda layer: nn.utils.parametrizations.weight_norm(layer),
         lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
-    )), pruned_again)  # fmt: skip
+    )), pruned_again, pruned_over_layers)  # fmt: skip
 
 
 def pruned_again(wrap: Wrap) -> dict[str, Any]:
@@ -510,6 +510,24 @@ def pruned_again(wrap: Wrap) -> dict[str, Any]:
         model(data).square().mean().backward()
         optimizer.step()
     return {"mask": model[0].weight_mask, "weight": model[0].weight}
+
+
+def pruned_over_layers(wrap: Wrap) -> dict[str, Any]:
+    """Prunes all layers of a distributed module by one measure."""
+    model, data = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), torch.randn(6, 4)
+    model = wrap(model, data)
+    model(data)
+    layers = [(each, "weight") for each in model]
+    prune.global_unstructured(layers, pruning_method=prune.L1Unstructured, amount=0.5)
+    loss = model(data).square().mean()
+    loss.backward()
+    prune.remove(model[0], "weight")
+    return {
+        "loss": loss,
+        "again": model(data),
+        "mask": model[1].weight_mask,
+        **{name: p.grad for name, p in model.named_parameters()},
+    }
 
 
 def before_it_was_distributed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any
 
 import pytest
@@ -51,7 +52,19 @@ def train(kept: Any) -> None:
 SCALE = torch.arange(4.0)
 
 
-@pytest.mark.parametrize("kept", [SCALE, [SCALE], {"a": (SCALE,)}], ids=["alone", "list", "dict"])
+class Held:
+    """An object with a tensor."""
+
+    def __init__(self) -> None:
+        self.scale = SCALE
+
+    def __getitem__(self, _: int) -> Any:
+        return self.scale
+
+
+@pytest.mark.parametrize(
+    "kept", [SCALE, [SCALE], {"a": (SCALE,)}, Held()], ids=["alone", "list", "dict", "object"]
+)
 def test_they_are_constants_with_their_newest_values(kept) -> None:
     on_ranks(2, train, kept)
 
@@ -124,19 +137,9 @@ def test_tensors_of_others_count_with_their_newest_values_without_gradients() ->
     on_ranks(2, compare, with_a_teacher)
 
 
-class Held:
-    """An object with a tensor."""
-
-    def __init__(self) -> None:
-        self.scale = torch.ones(4)
-
-    def __getitem__(self, _: int) -> Any:
-        return self.scale
-
-
-def test_one_in_an_object_is_a_clear_error() -> None:
+def test_an_attribute_that_cannot_be_copied_is_a_clear_error() -> None:
     with pytest.raises(GraphError, match="Scaled: cannot be copied to be traced"):
-        tofu.torch.plan(Scaled(Held()), (torch.ones(4, 4),), mesh=(2,))
+        tofu.torch.plan(Scaled([SCALE, threading.Lock()]), (torch.ones(4, 4),), mesh=(2,))
 
 
 def test_one_from_inference_mode_counts_by_itself() -> None:

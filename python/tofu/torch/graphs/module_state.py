@@ -164,6 +164,7 @@ class Reading:
     Attributes:
         caches: functions that remember their results, as `functools.lru_cache` makes them.
         codes: the code of functions.
+        replaced: parameters that were read, whose places distributed ones have taken.
     """
 
     def __init__(self, tensors: Iterable[Any], ignored: Set[Place]) -> None:
@@ -184,6 +185,7 @@ class Reading:
         self._trained = self._flags()
         self.caches: list[Any] = []
         self.codes: list[types.CodeType] = []
+        self.replaced: list[Any] = []
 
     @functools.cached_property
     def containers(self) -> dict[Path, Any]:
@@ -191,6 +193,11 @@ class Reading:
         read = (self._mappings, self._parts, self._empty, self._unwatched, self._sequences)
         known = [(each[0], each[1]) for kind in read for each in kind]
         return {path: x for path, x in known if isinstance(x, (dict, list, collections.deque))}
+
+    @property
+    def plain_tensors(self) -> list[Any]:
+        """The tensors that were read and are no parameters or buffers."""
+        return [tensor for _, tensor, _ in self._versions]
 
     def path_of(self, tensor: Any) -> Optional[Path]:
         """The place of a plain tensor that was read; None if it was not."""
@@ -229,6 +236,7 @@ class Reading:
         if isinstance(value, (float, complex)):
             return type(value), repr(value)  # a NaN equals itself
         if isinstance(value, Replaced):
+            self.replaced.append(value)
             value = value.distributed
         if id(value) in self._places:
             meta = tuple(value.shape), value.dtype, value.requires_grad

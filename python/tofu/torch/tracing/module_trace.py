@@ -15,17 +15,16 @@ import itertools
 import linecache
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar
 
 import torch
 
 from tofu.errors import GraphError
-from tofu.torch.graphs.module_state import Replacement
+from tofu.torch.graphs.module_state import Reading, Replacement
 from tofu.torch.graphs.repeats import with_checkpoints
 from tofu.torch.graphs.traced import Traced
-from tofu.torch.tiles.handed_over import Replaced
 from tofu.torch.tiles.private_names import FakeTensorMode, aot_export_joint, pytree
 from tofu.torch.tracing.any_device import as_on_any_device, traced_device
 from tofu.torch.tracing.decompositions import as_described, table
@@ -276,23 +275,23 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
         for computed in computed_before(module) & vars(module).keys():
             tensor = vars(module)[computed]
             memo[id(tensor)] = _like(tensor.detach(), device)
-        attributes = (value for key, value in vars(module).items() if key != "_modules")
-        for tensor in _plain_tensors(attributes):
-            if isinstance(tensor, Replaced):
-                memo.setdefault(id(tensor), memo.get(id(tensor.distributed), tensor))
-            memo.setdefault(id(tensor), tensor)  # a constant of the trace, with its data
         forward = vars(module).get("forward")
         if isinstance(forward, Replacement):  # parallelize has replaced it
             memo[id(forward)] = None
             distributed.append((name, forward.own_forward))
+    reading = Reading([*model.parameters(), *model.buffers()], set())
+    reading.frozen(model, 0)
+    for tensor in reading.replaced:
+        memo.setdefault(id(tensor), memo.get(id(tensor.distributed), tensor))
+    for tensor in reading.plain_tensors:
+        memo.setdefault(id(tensor), tensor)  # a constant of the trace, with its data
     try:
         copied = copy.deepcopy(model, memo)
     except Exception as error:  # whatever an attribute's copy raises
         reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
         raise GraphError(
             f"{type(model).__name__}: cannot be copied to be traced ({reason}); expected "
-            "attributes that copy.deepcopy copies, and tensors in modules or their lists, tuples "
-            "and dicts"
+            "attributes that copy.deepcopy copies"
         ) from error
     for module in copied.modules():
         module._compiled_call_impl = None  # of module.compile(): torch traces no compiled module
@@ -303,19 +302,6 @@ def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
         if forward is not None:
             copied.get_submodule(name).forward = copy.deepcopy(forward, memo)
     return copied
-
-
-def _plain_tensors(values: Iterable[Any]) -> Iterator[Any]:
-    """The tensors among values, and in their modules, lists, tuples and dicts."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, torch.nn.Module):
-            yield from (*value.parameters(), *value.buffers())
-        elif isinstance(value, (list, tuple)):
-            yield from _plain_tensors(value)
-        elif isinstance(value, dict):
-            yield from _plain_tensors(value.values())
 
 
 @contextlib.contextmanager
