@@ -26,6 +26,7 @@ from tofu.errors import ConfigError, GraphError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.plans.report_level import set_level
+from tofu.torch.autograd_step import check_plain
 from tofu.torch.graphs.module_graph import training_graph
 from tofu.torch.graphs.module_state import ModuleState, Replacement, check_hooks
 from tofu.torch.graphs.torch_plan import TorchPlan, plan_file_text, read_plan
@@ -37,14 +38,7 @@ from tofu.torch.rank_report import tell_planned
 from tofu.torch.tiles.distributed_tensor import owned
 from tofu.torch.tiles.placements import WHOLE, of_dtensor, tiles_of, to_dtensor
 from tofu.torch.tiles.private_names import pytree
-from tofu.torch.tiles.ranks import (
-    agreed,
-    alike,
-    check_same_call,
-    checksum,
-    distribute,
-    rejoin,
-)
+from tofu.torch.tiles.ranks import agreed, alike, check_same_call, checksum, distribute, rejoin
 from tofu.torch.tiles.start_values import Initialise
 from tofu.torch.tracing.changed_arguments import change
 from tofu.torch.tracing.example_inputs import Inputs, by_position_and_name
@@ -234,6 +228,7 @@ class _Runner(Replacement):
         """Run a call distributed."""
         if are_whole():
             return self._own(*args, **kwargs)
+        check_plain(self._name)
         if torch.compiler.is_exporting():
             raise GraphError(
                 f"{self._name}: forward was replaced after parallelize by a function that calls "

@@ -230,6 +230,35 @@ def twice() -> None:
     assert difference(expected, gradient.detach()) <= EQUAL
     with pytest.raises(GraphError, match="gradients of gradients are not planned"):
         gradient.square().sum().backward()
+    parameters = list(parts.parameters())
+    loss = parts(data)
+    gradients = torch.autograd.grad(loss, [data, *parameters], create_graph=True)
+    for penalty, chosen in (
+        (gradients[1].norm(), None),  # of a parameter
+        (gradients[0].norm(), parameters),
+    ):
+        with pytest.raises(GraphError, match="gradients of gradients are not planned"):
+            (loss + penalty).backward(inputs=chosen, retain_graph=True)
+    with pytest.raises(GraphError, match="gradients of gradients are not planned"):
+        torch.autograd.grad(gradients[0].sum(), data, allow_unused=True)
+
+
+def transformed() -> None:
+    _, parts, data = made()
+    functional = torch.func.functional_call(parts, dict(parts.named_parameters()), data)
+    assert difference(parts(data).detach(), functional.detach()) == 0
+    data.requires_grad_()
+    for transform in (
+        lambda: torch.func.grad(parts)(data),
+        lambda: torch.func.vmap(parts)(data),
+        lambda: torch.autograd.grad(parts(data), data, torch.ones(2), is_grads_batched=True),
+    ):
+        with pytest.raises(GraphError, match=r"Mlp: torch\.func\.grad, vmap, jvp and others"):
+            transform()
+
+
+def test_transformations_of_calls_are_refused() -> None:
+    on_ranks(2, transformed)
 
 
 def test_gradients_of_gradients_are_refused() -> None:

@@ -16,8 +16,9 @@ from tofu.torch.graphs.traced import Variable
 from tofu.torch.programs.rank_program import Program
 from tofu.torch.tiles.distributed_tensor import owned
 from tofu.torch.tiles.placements import WHOLE, Boxes, tiles_of
+from tofu.torch.tiles.private_names import peek_interpreter_stack
 
-__all__ = ["Call", "step"]
+__all__ = ["Call", "check_plain", "step"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,17 @@ class Call:
         sizes = self.program.mesh.mesh.shape
         place = (WHOLE,) * len(sizes) if number in self.whole else self.program.placement(entry)
         return tiles_of(self.program.shape(entry), place, sizes)
+
+
+def check_plain(module: str) -> None:
+    """Raise GraphError inside of transformations, as of ``torch.func``; no program follows them."""
+    batched = torch._C._dispatch_tls_is_dispatch_key_included("VmapMode")
+    if batched or peek_interpreter_stack() is not None:
+        raise GraphError(
+            f"{module}: torch.func.grad, vmap, jvp and others, and is_grads_batched, do not "
+            "transform planned calls; use torch.autograd.grad around the call, one gradient at a "
+            "time, or transform a part of the module inside forward"
+        )
 
 
 def step(call: Call, tensors: list[Any]) -> tuple[Any, ...]:
@@ -105,6 +117,7 @@ class _Step(torch.autograd.Function):
             for name, each in zip(call.names, tensors)
             if name in traced.read_backward
         ]
+        ctx.trained = [each for each in tensors if each.requires_grad]
         ctx.divided = {k: x._spec for k, x in enumerate(tensors) if isinstance(x, DTensor)}
         ctx.save_for_backward(*saved.values())
         places = [k for k, output in enumerate(traced.outputs) if output is not None]
@@ -127,18 +140,19 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         """Run the backward pass; its results have no gradients of their own."""
+        check_plain(ctx.call.module)
         again = torch.is_grad_enabled()  # with create_graph=True
         with torch.no_grad():
             results = _gradients(ctx, grads)
-        if again:
-            anchor = torch.zeros((), requires_grad=True)
-            where = [k for k, each in enumerate(results) if each is not None]
-            guarded = _Once.apply(ctx.call.module, anchor, *(results[k] for k in where))
-            for k, value in zip(where, guarded):
-                results[k] = value
         for k, spec in ctx.divided.items():
             if results[k] is not None:
                 results[k] = owned(DTensor(results[k], spec, requires_grad=False))
+        if again:
+            where = [k for k, each in enumerate(results) if each is not None]
+            gradients = [results[k] for k in where]
+            made = _Once.apply(ctx.call.module, len(gradients), *gradients, *ctx.trained)
+            for k, value in zip(where, made):
+                results[k] = value
         return (None, *results)
 
 
@@ -226,13 +240,13 @@ def _tangent(call: Call, variable: Variable, given: Any, boxes: Boxes) -> Any:
 
 
 class _Once(torch.autograd.Function):
-    """Gradients that cannot be differentiated again."""
+    """Gradients that cannot be differentiated again, by any of the tensors that they depend on."""
 
     @staticmethod
-    def forward(ctx: Any, name: str, anchor: Any, *gradients: Any) -> tuple[Any, ...]:
-        """Return the gradients."""
+    def forward(ctx: Any, name: str, count: int, *tensors: Any) -> tuple[Any, ...]:
+        """Return the gradients, which come before the tensors that they depend on."""
         ctx.name = name
-        return tuple(gradient.view_as(gradient) for gradient in gradients)
+        return tuple(gradient.view_as(gradient) for gradient in tensors[:count])
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:

@@ -15,7 +15,7 @@ __all__ = [
     "KNOWN", "ConstantSource", "DimDynamic", "DispatchKey", "FakeTensorMode", "FunctionalTensor",
     "ShapeEnv", "TorchDispatchMode", "aot_export_joint", "check_version", "descriptors",
     "disable_current_modes", "get_decompositions", "get_proxy_mode", "lists_of",
-    "optimizers_lists_of", "pytree", "scoped_library",
+    "optimizers_lists_of", "peek_interpreter_stack", "pytree", "scoped_library",
 ]  # fmt: skip
 
 # The oldest and the latest version on which this package's tests pass; scripts/test_torch.sh says
@@ -25,6 +25,9 @@ KNOWN = ((2, 9), (2, 14))
 try:
     # The kernels in Python that a trace would run. Without it: interpolations are taken apart.
     from torch._C import DispatchKey
+
+    # The transformations of torch.func that run. Without it: their own errors, which tell little.
+    from torch._C._functorch import peek_interpreter_stack
 
     # The joint graph of forward and backward, with the descriptors of its inputs and outputs, which
     # name parameters. Without it: torch.export's joint graph, by the positions of its signature.
@@ -92,6 +95,7 @@ _ATTRIBUTES: Mapping[str, str] = {
     "_post_accumulate_grad_hooks": "hooks that a parameter keeps when it is distributed",
     "_schema": "names of an operator's arguments; torch.library's text of it",
     "_C": "DisableTorchFunctionSubclass, to run DTensor's own rule; nothing public",
+    "_dispatch_tls_is_dispatch_key_included": "tells is_grads_batched; an exchange's own error",
     "_op_dispatcher": "tells versions that run DTensor's rules in Python; torch's version",
     "_spec": "a gradient's DTensor from its tile; DTensor.from_local, which takes 90 us",
     "_version": "tells a tensor that was written to; nothing public",
