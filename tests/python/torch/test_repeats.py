@@ -173,3 +173,23 @@ def limited(mesh: tuple[int, ...], dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("mesh", [(2,), (2, 2)])
 def test_what_a_limit_needs_trains_as_the_whole(mesh) -> None:
     on_ranks(2 * len(mesh), limited, mesh, torch.float64)
+
+
+class Normed(nn.Module):
+    """A batch norm inside a checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+    def forward(self, data: Any) -> Any:
+        normed = checkpoint(lambda x: self.norm(self.layer(x)).tanh(), data, use_reentrant=False)
+        return normed.square().mean()
+
+
+def test_statistics_inside_a_checkpoint_that_plain_torch_changes_twice_are_said() -> None:
+    with pytest.warns(
+        UserWarning, match=r"Normed: forward changes 'norm\.\w+' inside a checkpoint"
+    ):
+        tofu.torch.plan(Normed(), (torch.randn(6, 4),), mesh=(2,))
+    tofu.torch.plan(Normed().eval(), (torch.randn(6, 4),), mesh=(2,))

@@ -7,6 +7,7 @@ a limit of memory (``planner/recomputation``).
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,12 +21,24 @@ __all__ = ["repeated_as", "with_checkpoints"]
 _SUFFIX = "_repeated"
 
 
-def with_checkpoints(traced: Traced) -> Traced:
+def with_checkpoints(traced: Traced, name: str) -> Traced:
     """Repeats the operators of checkpoints, each before the first operator that needs it.
 
     Tensors that operators outside of a checkpoint read stay, and so do random numbers.
+
+    Args:
+        traced: the trace.
+        name: the module's name, for a warning of buffers that checkpoints change.
     """
     inside = {o.name: o for o in traced.operators if o.checkpoint is not None}
+    changed = [buffer for buffer, entry in traced.mutations.items() if entry.node in inside]
+    if changed and traced.gradients:
+        warnings.warn(
+            f"{name}: forward changes {changed[0]!r} inside a checkpoint, once in a planned call; "
+            "plain torch changes it once more in the backward pass. Call batch norms outside of "
+            "checkpoints for equal statistics",
+            stacklevel=2,
+        )
     inside = {name: o for name, o in inside.items() if name in traced.forward}
     if not inside:
         return traced

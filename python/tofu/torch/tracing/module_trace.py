@@ -244,7 +244,7 @@ def _trace(
             raise _untraceable(model, error) from error
     own.check()
     unfold_rows(joint.graph_module.graph)
-    traced = with_checkpoints(read_joint(joint, fake))
+    traced = with_checkpoints(read_joint(joint, fake), type(model).__name__)
     return dataclasses.replace(
         traced,
         through=own.through,
