@@ -26,13 +26,12 @@ from tofu.errors import ConfigError, GraphError
 from tofu.planner.wish import Wish
 from tofu.plans import SearchOptions
 from tofu.plans.report_level import set_level
-from tofu.torch.autograd_step import check_plain
 from tofu.torch.graphs.module_graph import training_graph
 from tofu.torch.graphs.module_state import ModuleState, Replacement, check_hooks
 from tofu.torch.graphs.torch_plan import TorchPlan, plan_file_text, read_plan
 from tofu.torch.graphs.traced import Blank, Entry, Scalar, Traced
 from tofu.torch.planning import check_mesh, plan_traced, wish_of
-from tofu.torch.programs.autograd_step import Call, step
+from tofu.torch.programs.autograd_step import Call, check_plain, step
 from tofu.torch.programs.rank_program import Program
 from tofu.torch.rank_report import tell_planned
 from tofu.torch.tiles.distributed_tensor import owned

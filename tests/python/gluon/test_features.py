@@ -379,7 +379,16 @@ def test_optimizers(name, two):
 
 def test_all_optimizers_are_tested():
     """Others draw random numbers, take sparse rows, fail in MXNet, or are in test_norm_updates."""
-    others = {"sgld", "groupadagrad", "dcasgd", "ccsgd", "lamb", "lars", "centered"}
+    others = {
+        "sgld",
+        "groupadagrad",
+        "dcasgd",
+        "ccsgd",
+        "lamb",
+        "lars",
+        "centered",
+        "centeredalong",
+    }
     assert set(mx.optimizer.Optimizer.opt_registry) - others == set(OPTIMIZERS)
 
 
