@@ -148,6 +148,31 @@ def test_an_output_that_is_no_loss_needs_its_gradient():
     partitioned(backward)
 
 
+def backward_twice():
+    """Gradients after each of two backward calls per batch, and values, with outputs held."""
+    trained, gradients, held = scripts.started(scripts.bound(scripts.mlp())), [], []
+    for batch in scripts.batches(count=16):
+        trained.forward(batch, is_train=True)
+        held.append(trained.get_outputs())
+        for _ in range(2):
+            trained.backward()
+            held[-1][0].wait_to_read()
+            gradients.append([each.asnumpy() for (each,) in trained._exec_group.grad_arrays])
+        trained.update()
+    executor = trained._exec_group.execs[0]
+    if isinstance(executor, PartitionedExecutor):  # one program runs all batches
+        assert [pool.bound for pool in executor._block._pools.values()] == [1]
+    return gradients, scripts.values(trained)
+
+
+def test_backward_twice_after_one_forward_pass(monkeypatch):
+    """Plain MXNet's second call is right only if its first one uses no activation's memory."""
+    found = partitioned(backward_twice)
+    for name in ("NNVM_EXEC_ENABLE_INPLACE", "MXNET_EXEC_ENABLE_INPLACE", "NNVM_EXEC_MATCH_RANGE"):
+        monkeypatch.setenv(name, "0")
+    assert_same(found, backward_twice())
+
+
 def test_other_shapes_of_parameters_are_refused():
     def reshape():
         bound = scripts.bound(scripts.mlp(norm=False))

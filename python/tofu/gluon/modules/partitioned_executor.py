@@ -254,6 +254,9 @@ class PartitionedExecutor:
     def _compute(self, *, is_train: bool) -> None:
         """Compute the outputs, in autograd's present mode."""
         session, results = active(), None
+        if session is not None:  # a backward pass is one of the last forward pass
+            origins = map(outputs.origin, self.outputs)
+            session.state.calls.end({each.serial for each in origins if each is not None})
         self._heads, self.outputs = [], []  # so that their program can run again
         if session is not None and not self.mode.is_whole:
             session.state.calls.free()

@@ -13,7 +13,7 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any, Callable, Optional, Protocol
 
 from mxnet import autograd, nd
@@ -69,6 +69,9 @@ class Recorded(Protocol):
     def let_go(self) -> None:
         """Drop the data of backward passes if no further one can come."""
 
+    def end(self) -> None:
+        """Count on no further backward pass."""
+
 
 class BackwardCalls:
     """Runs the backward calls of a session one at a time, and tracks their recordings.
@@ -98,6 +101,12 @@ class BackwardCalls:
     def watch(self, recorded: Recorded) -> None:
         """Make backward calls wait for this recording's callback."""
         self._recorded.add(recorded)
+
+    def end(self, serials: Collection[int]) -> None:
+        """Count on no further backward call through the recordings of these numbers."""
+        for recording in self.recorded():
+            if recording.serial in serials:
+                recording.end()
 
     def free(self) -> None:
         """Free the data of recordings that no backward call will reach.

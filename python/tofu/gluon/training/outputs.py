@@ -367,7 +367,7 @@ def _read_earlier(array: Any) -> Optional[Delivered]:
 
 
 def differentiate(heads: Sequence[Delivered], gradients: Sequence[Any]) -> None:
-    """Run a backward pass from outputs, read or not, by their gradients.
+    """Run a backward pass from outputs, read or not, by their gradients; another one may follow.
 
     Args:
         heads: the outputs, all recorded.
@@ -376,7 +376,7 @@ def differentiate(heads: Sequence[Delivered], gradients: Sequence[Any]) -> None:
     starts = [new_token(head.context) for head in heads]
     for head, gradient, start in zip(heads, gradients, starts):
         _record_reader(head, start, lambda _, gradient=gradient: gradient)  # type: ignore[misc]
-    autograd.backward(starts)
+    autograd.backward(starts, retain_graph=True)
 
 
 def new_token(context: Any) -> Any:

@@ -123,7 +123,7 @@ class Recording:
         self._open_gates: set[int] = set()
         self._closed = threading.Event()
         self._closed.set()
-        self._ran = False
+        self._ran = self._has_ended = False
         self._is_abandoned = False
         self._slots = list(bypass.slots) or [None] * len(inputs)
         self._heads = bypass.heads
@@ -150,8 +150,13 @@ class Recording:
         if self._is_over() and self._closed.is_set():
             self._differentiate, self.repeat = _over, None
 
+    def end(self) -> None:
+        """Count on no further backward pass, whoever holds the outputs."""
+        self._has_ended = True
+
     def _is_over(self) -> bool:
-        if not self._function.dropped() and (not self._ran or self._probe._fresh_grad):
+        may_run = not self._has_ended and (not self._ran or self._probe._fresh_grad)
+        if may_run and not self._function.dropped():
             return False
         return all(slot is None or slot.is_empty() for slot in self._slots)
 
