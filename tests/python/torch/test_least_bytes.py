@@ -94,8 +94,8 @@ def test_no_way_of_parallel_data_sends_less(import_script, name) -> None:
 def test_parallel_tensors_do_not_send_much_less(import_script, name, more, ranks) -> None:
     """One layer of width 32 with four heads, and so few words that this formula is the least.
 
-    Megatron orders the columns of the product for queries, keys and values by heads. Here they
-    have the script's order, so ranks gather some of them.
+    Megatron orders the columns of GPT-2's product for queries, keys and values by heads. Here they
+    have the script's order, so ranks gather some. BERT has a layer more than the formula counts.
     """
     model, args, kwargs = import_script("torch_models").made(name, 2)
     least = tensor_parallel(args[0].numel(), ranks, 32, 1)
