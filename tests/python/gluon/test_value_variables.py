@@ -7,7 +7,7 @@ import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-from tofu.gluon.training import delivery
+from tofu.gluon.session.session import active
 from tofu.gluon.training.parameter import is_tiled
 
 from .models import assert_same, plainly
@@ -270,15 +270,19 @@ def test_the_division_frees_arrays_that_nothing_holds(two):
 def test_a_thread_that_reads_between_a_backward_call_and_its_delivery(two, monkeypatch):
     net, trainer = started()
     step(net, trainer)
-    delivered = delivery.after_backward
+    calls = active().state.calls
+    run = calls.run
 
-    def after_backward(state):
-        reader = threading.Thread(target=lambda: net.weight.data().norm().asscalar())
-        reader.start()
-        reader.join()
-        delivered(state)
+    def run_and_read(backward, args, before, after):
+        def read_first():
+            reader = threading.Thread(target=lambda: net.weight.data().norm().asscalar())
+            reader.start()
+            reader.join()
+            after()
 
-    monkeypatch.setattr(delivery, "after_backward", after_backward)
+        return run(backward, args, before, read_first)
+
+    monkeypatch.setattr(calls, "run", run_and_read)
     with autograd.record():
         loss = square(net.weight.data())
     loss.backward()
